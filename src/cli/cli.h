@@ -1,0 +1,18 @@
+/* cli.h -- the client side of the command line, in gcloud's own words.
+ *
+ * Where to start: commands.def (one row a command: words, function, usage, help).
+ * Who frees: one arena for the process. Threads: one. Exit status: 0 done, 1 it failed, 2 wrong
+ * use; data on stdout, all else on stderr. One test: build/test_cli
+ * flags/dict_with_other_delimiter. */
+#ifndef TY_CLI_H
+#define TY_CLI_H
+
+#include "base/base.h"
+
+/* Run `argv` (after the program's name). Returns the exit status; -1 if the words are no command of
+ * cli's. */
+int cli_main(int argc, char **argv);
+/* Lists the commands, for help; one line each. */
+void cli_help(FILE *out);
+
+#endif

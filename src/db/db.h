@@ -1,0 +1,54 @@
+/* db.h -- one SQLite file: a writer thread with group commit, readers on their own connections.
+ *
+ * Where to start: db_open, then db_write with a closure, db_read with a closure.
+ * Who frees: db_close. Statements are cached by their SQL text for the connection's life.
+ * Threads: db_write and db_read may be called from any thread; closures of db_write run on the
+ * writer thread, several to a transaction (each in its own savepoint), and must not block; closures
+ * of db_read run on the calling thread with a connection borrowed for the call. Errors: what the
+ * closure returned, or the commit's own: TY_RESOURCE_EXHAUSTED on a full disk, else TY_INTERNAL. On
+ * any error nothing of that closure is in the file. One test: build/test_db
+ * writer/failed_closure_leaves_nothing. */
+#ifndef TY_DB_H
+#define TY_DB_H
+
+#include "base/base.h"
+
+struct db;
+struct db_conn; /* a connection inside a closure; never kept after it */
+struct db_stmt; /* borrowed from the connection's cache; never kept after the closure */
+
+typedef ty_err (*db_fn)(struct db_conn *c, void *arg);
+
+/* Open or create `path` (WAL, synchronous=FULL). `migrations` is a NULL-ended list of SQL scripts;
+ * the file's user_version says how many have run. A file that is newer than the list:
+ * TY_FAILED_PRECONDITION. */
+TY_NODISCARD ty_err db_open(const char *path, const char *const *migrations, struct db **ret_db);
+void db_close(struct db *db); /* finishes what is queued */
+
+/* Run fn in a transaction and return when it is on disk. The message of a failure is the caller's.
+ */
+TY_NODISCARD ty_err db_write(struct db *db, db_fn fn, void *arg);
+/* Run fn with a reader connection: it sees every write that has returned. */
+TY_NODISCARD ty_err db_read(struct db *db, db_fn fn, void *arg);
+
+/* Prepare (or take from the cache), reset, ready for binding. Parameters are numbered from 1. */
+TY_NODISCARD ty_err db_prepare(struct db_conn *c, const char *sql, struct db_stmt **ret_stmt);
+void db_bind_i64(struct db_stmt *s, int n, int64_t value);
+void db_bind_str(struct db_stmt *s, int n,
+                 ty_str value); /* borrowed until the next prepare of it */
+void db_bind_null(struct db_stmt *s, int n);
+/* *ret_row: there is a row. Columns are numbered from 0 and valid until the next step. */
+TY_NODISCARD ty_err db_step(struct db_stmt *s, bool *ret_row);
+/* Step once, expecting no row. */
+TY_NODISCARD ty_err db_run(struct db_stmt *s);
+int64_t db_column_i64(struct db_stmt *s, int n);
+ty_str db_column_str(struct db_stmt *s, int n); /* NULL gives an empty string */
+bool db_column_null(struct db_stmt *s, int n);
+int64_t db_changes(struct db_conn *c); /* rows changed by the last statement */
+
+struct db_stats {
+    uint64_t writes, commits;
+};
+void db_stats(struct db *db, struct db_stats *ret_stats);
+
+#endif

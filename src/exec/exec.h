@@ -1,0 +1,120 @@
+/* exec.h -- run an attempt: the launcher, the conductor, the replicas; and how the server sees
+ * them.
+ *
+ * An attempt lives in a folder, data/jobs/<job>/<attempt>/:
+ *   spec      the plan, JSON, written by the server before the start
+ *   lock      POSIX record lock held by the conductor while it lives (never inherited): locked =
+ * alive journal   created O_EXCL by the conductor before it starts anything, or by the server as
+ * "fenced": who creates it decides log       all replicas' lines (joblog.h) ctl       Unix socket
+ * of the conductor, for a server that comes back 0-0/ ...  each replica's working folder Where to
+ * start: exec_plan_build, exec_launch, exec_attempt_look; conductor.c for the other side. Who
+ * frees: plans are in an arena; fds are the caller's. Threads: the server calls from its scheduler
+ * thread only. Errors: TY_UNAVAILABLE (launcher gone), TY_INTERNAL, TY_RESOURCE_EXHAUSTED (disk,
+ * processes). One test: build/test_exec conductor/kill_leaves_nothing. */
+#ifndef TY_EXEC_H
+#define TY_EXEC_H
+
+#include "base/base.h"
+
+#include <jansson.h>
+
+struct exec_replica {
+    int pool, index;
+    int port;
+    char **argv; /* NULL-ended */
+    char **env;  /* NULL-ended NAME=VALUE; the whole environment */
+};
+struct exec_plan {
+    int64_t job_id;
+    int attempt;
+    int64_t timeout_ms; /* run time left */
+    int64_t grace_ms;
+    int64_t log_limit_bytes, log_line_bytes, log_floor_ns;
+    bool disable_retries;
+    bool restart_job_on_worker_restart;
+    struct exec_replica *replicas; /* chief first */
+    size_t replica_count;
+};
+
+/* What a plan is made from. */
+struct exec_job {
+    int64_t id;
+    int attempt;
+    ty_str project, region;
+    const json_t *spec; /* canonical jobSpec */
+    const int *ports;   /* one a replica, pool by pool */
+    const char *data_dir;
+    const char *const *client_env; /* NULL-ended NAME=VALUE: points Google's clients here */
+    int64_t timeout_ms, log_floor_ns;
+};
+/* Roles, command lines, CLUSTER_SPEC, TF_CONFIG, AIP_*, CLOUD_ML_*, MASTER_*, RANK, WORLD_SIZE,
+ * user env. */
+TY_NODISCARD ty_err exec_plan_build(struct ty_arena *a, const struct ty_config *config,
+                                    const struct exec_job *job, struct exec_plan *ret_plan);
+/* Replicas over all pools of a canonical jobSpec. */
+int exec_replica_count(const json_t *spec);
+/* The run time a jobSpec allows, in ms. */
+int64_t exec_timeout_ms(const struct ty_config *config, const json_t *spec);
+const char *exec_task_type(int pool); /* 0 chief, 1 worker, 2 ps, 3 evaluator */
+
+/* ---- the server's side ---- */
+
+/* The small process that forks conductors: exec of this binary with few libraries and one thread.
+ */
+struct exec_launcher {
+    pid_t pid;
+    int fd; /* SOCK_SEQPACKET */
+};
+TY_NODISCARD ty_err exec_launcher_start(struct exec_launcher *l, const char *data_dir);
+void exec_launcher_stop(struct exec_launcher *l);
+/* main.c's "launch" command: never returns until the server is gone. */
+int exec_launcher_main(int fd, const char *data_dir);
+
+/* Make the folder and its spec. */
+TY_NODISCARD ty_err exec_attempt_prepare(const char *data_dir, const struct exec_plan *plan);
+/* Ask for a conductor. *ret_fd is the connection to it: readable = the journal grew, end = look.
+ * Nonblocking. */
+TY_NODISCARD ty_err exec_launch(struct exec_launcher *l, int64_t job_id, int attempt, int *ret_fd);
+/* Connect to a conductor that is already there. TY_NOT_FOUND: nobody listens. */
+TY_NODISCARD ty_err exec_attempt_connect(const char *data_dir, int64_t job_id, int attempt,
+                                         int *ret_fd);
+/* Tell it to cancel. Asking twice is fine. */
+TY_NODISCARD ty_err exec_attempt_cancel(int fd);
+
+enum exec_phase {
+    EXEC_ABSENT, /* no journal: nothing was started */
+    EXEC_ALIVE,  /* the lock is held */
+    EXEC_ENDED,  /* the journal has its end record */
+    EXEC_LOST,   /* journal without an end, lock free: the conductor died */
+    EXEC_FENCED, /* the server made the journal: nothing ever ran */
+};
+/* What journal and lock say. Strings from the arena. */
+struct exec_look {
+    enum exec_phase phase;
+    int64_t begin_ns, running_ns, end_ns; /* 0: not there yet */
+    int64_t ran_ms;                       /* by CLOCK_BOOTTIME, at the end */
+    int restarts;                         /* replicas restarted in place */
+    ty_str outcome;                       /* at the end: succeeded, failed, cancelled, timeout */
+    bool retry; /* failed, but the rules say the whole job may be tried again */
+    int error_code;
+    ty_str message;
+};
+TY_NODISCARD ty_err exec_attempt_look(struct ty_arena *a, const char *data_dir, int64_t job_id,
+                                      int attempt, struct exec_look *ret_look);
+/* Create the journal with "fenced". TY_ALREADY_EXISTS: a conductor was first; look again. Makes the
+ * folder if it has to. */
+TY_NODISCARD ty_err exec_attempt_fence(const char *data_dir, int64_t job_id, int attempt);
+/* Kill what a lost conductor may have left where PID namespaces are not to be had (by the mark in
+ * the environment). */
+void exec_attempt_sweep(int64_t job_id, int attempt);
+/* Time of the newest line of an attempt's log; 0 when there is none. */
+int64_t exec_log_last_ns(const char *data_dir, int64_t job_id, int attempt);
+
+/* How replicas are held together here: "pid-namespace", "user-namespace" or "sweep". For doctor and
+ * the log. */
+const char *exec_isolation(void);
+
+/* data/jobs/<job>/<attempt> into out. */
+char *exec_attempt_path(struct ty_arena *a, const char *data_dir, int64_t job_id, int attempt);
+
+#endif

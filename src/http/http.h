@@ -1,0 +1,141 @@
+/* http.h -- the HTTP server, its router, who the peer is, and our own client.
+ *
+ * Where to start: struct http_route (a handler and its path), http_server_start.
+ * Who frees: a request's arena dies with the request; a handler allocates from
+ * req->arena and appends to res->body and frees nothing.
+ * Threads: handlers run on worker threads, one request each; they may block on
+ * the database. The event thread never runs a handler. http_server_wake may be called from any.
+ * Errors: a handler returns a ty_err; the server answers its HTTP status with a
+ * google.rpc error body made of the thread's message.
+ * One test: build/test_http router/captures. */
+#ifndef TY_HTTP_H
+#define TY_HTTP_H
+
+#include "base/base.h"
+
+enum http_method { HTTP_GET, HTTP_POST, HTTP_PUT, HTTP_PATCH, HTTP_DELETE, HTTP_HEAD };
+enum { HTTP_MAX_CAPTURES = 8 };
+
+struct http_param {
+    ty_str name, value; /* decoded */
+    struct http_param *next;
+};
+
+struct http_request {
+    enum http_method method;
+    ty_str path;                       /* raw, as sent, without the query */
+    ty_str capture[HTTP_MAX_CAPTURES]; /* decoded, in the order of the template */
+    struct http_param *query;          /* decoded, in order */
+    ty_str body;
+    ty_str user_agent, content_type, authorization, host; /* empty when absent */
+    struct ty_arena *arena;
+    char id[17];       /* 16 hex digits; in every error body and log line */
+    bool local_socket; /* came by the Unix socket */
+    int64_t waited_ms; /* how long it has been parked, over all runs; 0 the first time */
+    int64_t park_ms;   /* see http_park */
+    const struct http_route *route;
+};
+/* First value of a query parameter (fooBar or foo_bar); empty when absent. */
+ty_str http_query(const struct http_request *req, const char *name);
+/* A query parameter that is a number; TY_INVALID_ARGUMENT naming it. Absent: `otherwise`. */
+TY_NODISCARD ty_err http_query_i64(const struct http_request *req, const char *name,
+                                   int64_t otherwise, int64_t *ret_value);
+
+struct http_response {
+    int status;               /* 0 means 200 */
+    const char *content_type; /* NULL means application/json; charset=UTF-8 */
+    struct ty_buf body;       /* limit 64 MiB; empty with status 200 is sent as {} for JSON */
+    ty_str error_details;     /* JSON array for error.details, used when the handler fails */
+    const char *header_name, *header_value; /* one extra header, or NULL */
+};
+
+typedef ty_err (*http_handler)(struct http_request *req, struct http_response *res, void *ctx);
+
+/* Template: literal segments, {name} for one segment (captured, decoded), and a final
+ * :verb after the last segment.
+ * "/v1/projects/{project}/locations/{location}/customJobs/{job}:cancel". A last segment {rest...}
+ * captures all that is left, slashes included, raw. A capture never takes an empty segment. Literal
+ * beats capture; a :verb route beats one without. */
+struct http_route {
+    enum http_method method;
+    const char *path;
+    http_handler handler;
+};
+/* A module's routes. With `prefixes` (NULL-ended: "/v1", "/v1beta1", "/ui") each path
+ * is served under every prefix; without, as it stands. */
+struct http_routes {
+    const struct http_route *rows;
+    size_t count;
+    const char *const *prefixes;
+    void *ctx; /* given to each handler */
+};
+
+struct http_router; /* immutable once built; any thread */
+TY_NODISCARD ty_err http_router_new(const struct http_routes *tables, size_t count,
+                                    struct http_router **ret_router);
+void http_router_free(struct http_router *r);
+/* Find the route of a raw path and fill req->route, req->capture. TY_NOT_FOUND; or
+ * TY_UNIMPLEMENTED when the path exists for other methods (the server answers 405). *ret_ctx is the
+ * table's. */
+TY_NODISCARD ty_err http_router_match(const struct http_router *r, struct http_request *req,
+                                      http_handler *ret_handler, void **ret_ctx);
+
+/* Answer later: `return http_park(req, ms);` from a handler sends nothing; the handler runs again
+ * when http_server_wake is called or `ms` have passed (req->waited_ms tells). At most 256 requests
+ * are parked; past that the handler is simply run again every second. */
+ty_err http_park(struct http_request *req, int64_t ms);
+
+struct http_stats {
+    uint64_t requests, errors_4xx, errors_5xx, refused_peers, dropped_slow;
+    uint64_t connections, parked;
+};
+struct http_server; /* thread-safe */
+/* Listen on config->listen (which must be loopback: 127.0.0.1 and [::1] both serve the port; port 0
+ * picks one) and on the Unix socket `socket_path` (0600; an old file is replaced). Only peers of
+ * our own uid get an answer. The address in use: TY_ALREADY_EXISTS. Loads libmicrohttpd at the call
+ * (TY_FAILED_PRECONDITION if missing). */
+TY_NODISCARD ty_err http_server_start(const struct ty_config *config, const char *socket_path,
+                                      const struct http_router *router,
+                                      struct http_server **ret_server);
+int http_server_port(const struct http_server *s);
+void http_server_wake(struct http_server *s);
+void http_server_stats(struct http_server *s, struct http_stats *ret_stats);
+void http_server_stop(struct http_server *s); /* finishes running requests, closes, frees */
+
+/* ---- who the peer is ---- */
+
+/* TY_OK only if the other end of the accepted TCP socket `fd` is a live socket of user `uid`
+ * on this machine: sock_diag by the exact 4-tuple, inode not 0. Anything else:
+ * TY_PERMISSION_DENIED. */
+TY_NODISCARD ty_err http_peer_check(int fd, uid_t uid);
+/* TY_FAILED_PRECONDITION where neither sock_diag nor /proc/net/tcp can answer. Call at start. */
+TY_NODISCARD ty_err http_peer_init(void);
+/* Which of the two is used: "sock_diag" or "/proc/net/tcp". For doctor. */
+const char *http_peer_method(void);
+
+/* ---- the client: one request at a time, plain HTTP/1.1, loopback or Unix socket ---- */
+
+struct http_client {
+    char *socket_path; /* used when not NULL */
+    char *host;        /* "127.0.0.1:7575" */
+    int fd;            /* kept alive between requests; -1 */
+    struct ty_buf in;
+};
+struct http_reply {
+    int status;
+    ty_str body; /* in the caller's arena */
+};
+/* `url` is http://HOST:PORT or unix:/path. Other schemes and non-loopback hosts:
+ * TY_INVALID_ARGUMENT. */
+TY_NODISCARD ty_err http_client_open(struct http_client *c, const char *url);
+void http_client_close(struct http_client *c);
+/* TY_UNAVAILABLE when there is no server or it went away (then nothing is known about a POST). Any
+ * HTTP status is TY_OK. Waits at most timeout_ms (TY_DEADLINE_EXCEEDED). Replies over 64 MiB:
+ * TY_RESOURCE_EXHAUSTED. */
+TY_NODISCARD ty_err http_client_call(struct http_client *c, struct ty_arena *a,
+                                     enum http_method method, const char *target, ty_str body,
+                                     int64_t timeout_ms, struct http_reply *ret_reply);
+/* The error in a reply of status >= 400, as a ty_err with the server's own message. */
+TY_NODISCARD ty_err http_reply_fail(const struct http_reply *reply);
+
+#endif

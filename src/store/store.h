@@ -1,0 +1,146 @@
+/* store.h -- the rows: jobs, their attempts, operations; and the job state machine.
+ *
+ * Where to start: struct job, then store_job_create and store_apply.
+ * Who frees: rows are in the arena given; store_close. Threads: any; request threads create, cancel
+ * and delete, the scheduler alone moves states (store_apply). Errors: TY_NOT_FOUND,
+ * TY_FAILED_PRECONDITION, TY_RESOURCE_EXHAUSTED (disk), TY_INTERNAL.
+ *
+ * States (numbers are Vertex's JobState):
+ *
+ *   PENDING --(no room)--> QUEUED --> PENDING --> RUNNING --> SUCCEEDED | FAILED
+ *      |                     |          ^            |
+ *      +------ cancel -------+          +-- retry ---+        CANCELLING --> CANCELLED | SUCCEEDED
+ * | FAILED
+ *
+ * S1 a terminal state is never left. S2 start_ns is set once, at the first RUNNING. S3 end_ns and
+ * only terminal states go together. S4 an attempt row is committed before its folder exists; at
+ * most one attempt of a job is not ended. One test: build/test_store state/terminal_is_never_left.
+ */
+#ifndef TY_STORE_H
+#define TY_STORE_H
+
+#include "base/base.h"
+
+enum job_state {
+    JOB_STATE_QUEUED = 1,
+    JOB_STATE_PENDING = 2,
+    JOB_STATE_RUNNING = 3,
+    JOB_STATE_SUCCEEDED = 4,
+    JOB_STATE_FAILED = 5,
+    JOB_STATE_CANCELLING = 6,
+    JOB_STATE_CANCELLED = 7,
+};
+const char *job_state_name(enum job_state s); /* "JOB_STATE_QUEUED" */
+bool job_state_is_final(enum job_state s);
+bool job_state_may(enum job_state from, enum job_state to);
+
+/* A custom job's row. Strings are in the arena it was read into. */
+struct job {
+    int64_t id; /* 19 digits, increasing with time: newest first is largest first */
+    ty_str project, region;
+    ty_str display_name;
+    ty_str labels; /* JSON object, or empty */
+    /* The JSON members the client gave, in canonical form and without braces:
+     * "displayName":"t1","jobSpec":{…},"labels":{…} -- spliced into replies as it is. */
+    ty_str body;
+    enum job_state state;
+    int64_t create_ns, start_ns, end_ns, update_ns; /* 0: not yet */
+    int error_code;                                 /* google.rpc.Code */
+    ty_str error_message;
+    bool cancel_requested;
+    int replicas;         /* over all pools */
+    int attempt;          /* number of the newest attempt; 0: none yet */
+    int retries;          /* whole-job retries used */
+    int64_t ran_ms;       /* run time of ended attempts, for the timeout */
+    int64_t wait_boot_ms; /* ty_boot_ms when the wait for a place began; with boot_id, for
+                             maxWaitDuration */
+    ty_str boot_id;
+    ty_str wait_reason; /* why it is QUEUED, a sentence; else empty */
+};
+
+enum attempt_state { ATTEMPT_STARTED = 1, ATTEMPT_RUNNING = 2, ATTEMPT_ENDED = 3 };
+struct attempt {
+    int64_t job_id;
+    int number; /* from 1 */
+    enum attempt_state state;
+    int64_t start_ns, running_ns, end_ns;
+    ty_str ports;   /* "20000,20001": one a replica, in order */
+    ty_str outcome; /* "succeeded", "failed", "cancelled", "timeout", "lost", "fenced"; empty until
+                       ended */
+    ty_str message; /* why, for people */
+};
+
+struct store;
+/* Open data_dir/yard.db. */
+TY_NODISCARD ty_err store_open(const char *data_dir, struct store **ret_store);
+void store_close(struct store *s);
+
+/* ---- request threads ---- */
+
+/* Commit a new job in PENDING. The caller fills project, region, display_name, labels, body,
+ * replicas; id, times and state are set here. */
+TY_NODISCARD ty_err store_job_create(struct store *s, struct job *job);
+TY_NODISCARD ty_err store_job_get(struct store *s, struct ty_arena *a, ty_str project,
+                                  ty_str region, int64_t id, struct job *ret_job);
+/* Newest first, ids below `before` (0: all). Stops when `visit` returns false. Rows are from `a`,
+ * which is cleared between rows. */
+TY_NODISCARD ty_err store_job_list(struct store *s, struct ty_arena *a, ty_str project,
+                                   ty_str region, int64_t before,
+                                   bool (*visit)(const struct job *job, void *arg), void *arg);
+/* Record the wish. Final already and not CANCELLED: TY_FAILED_PRECONDITION. Asking again is fine.
+ */
+TY_NODISCARD ty_err store_job_cancel(struct store *s, ty_str project, ty_str region, int64_t id);
+TY_NODISCARD ty_err store_attempt_list(struct store *s, struct ty_arena *a, int64_t job_id,
+                                       struct attempt **ret_attempts, size_t *ret_count);
+/* Any job by id alone, for logs (Cloud Logging names a job without its region). */
+TY_NODISCARD ty_err store_job_find(struct store *s, struct ty_arena *a, ty_str project, int64_t id,
+                                   struct job *ret_job);
+
+/* Long-running operations. All of them are done when they are made. */
+struct operation {
+    int64_t id;
+    ty_str project, region;
+    ty_str metadata_type; /* "DeleteOperationMetadata" */
+    ty_str response;      /* JSON object with "@type"; empty for error */
+    int error_code;
+    ty_str error_message;
+    int64_t create_ns, update_ns;
+};
+/* Delete a job that has ended, with its attempts, and record the operation, in one commit. Still
+ * active: TY_FAILED_PRECONDITION. */
+TY_NODISCARD ty_err store_job_delete(struct store *s, struct ty_arena *a, ty_str project,
+                                     ty_str region, int64_t id, struct operation *ret_op);
+TY_NODISCARD ty_err store_operation_get(struct store *s, struct ty_arena *a, ty_str project,
+                                        ty_str region, int64_t id, struct operation *ret_op);
+TY_NODISCARD ty_err store_operation_list(struct store *s, struct ty_arena *a, ty_str project,
+                                         ty_str region, int64_t before, size_t limit,
+                                         struct operation **ret_ops, size_t *ret_count);
+TY_NODISCARD ty_err store_operation_delete(struct store *s, ty_str project, ty_str region,
+                                           int64_t id);
+
+/* ---- the scheduler ---- */
+
+/* One job's move. Fields that are 0 or NULL stay as they are. */
+struct store_change {
+    int64_t job_id;
+    enum job_state state; /* 0: stays */
+    int64_t start_ns, end_ns;
+    int error_code;
+    const char *error_message;
+    const char *wait_reason; /* "" clears it */
+    int add_retries;
+    int64_t add_ran_ms;
+    struct attempt *attempt; /* inserted when new (number = attempt + 1), else updated */
+};
+/* All or none, in one commit. A move the state machine does not know: TY_INTERNAL (our bug),
+ * nothing is written. */
+TY_NODISCARD ty_err store_apply(struct store *s, const struct store_change *changes, size_t count);
+/* Every job that has not ended, oldest first. */
+TY_NODISCARD ty_err store_active_list(struct store *s, struct ty_arena *a, struct job **ret_jobs,
+                                      size_t *ret_count);
+/* Counts by state for /metrics: counts[state]. */
+TY_NODISCARD ty_err store_job_counts(struct store *s, int64_t counts[8]);
+/* Is there a row for this job id, in any project? For removing folders that belong to none. */
+TY_NODISCARD ty_err store_job_exists(struct store *s, int64_t id, bool *ret_exists);
+
+#endif

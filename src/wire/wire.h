@@ -1,0 +1,170 @@
+/* wire.h -- bytes that cross the wire: JSON, YAML, base64, URLs, times, filters.
+ *
+ * Where to start: wire_json_parse for bytes, wire_normalise for a request whose
+ * fields a table describes, wire_json_string to write a string into a buffer.
+ * Who frees: a json_t (jansson) is reference counted, json_decref; all else is
+ * from the caller's arena or in the caller's buffer.
+ * Threads: everything here is pure; call from any thread on your own data.
+ * Errors: TY_INVALID_ARGUMENT with the byte, line or field that is wrong.
+ * One test: build/test_wire normalise/unknown_field. */
+#ifndef TY_WIRE_H
+#define TY_WIRE_H
+
+#include "base/base.h"
+
+#include <jansson.h>
+
+/* ---- JSON ---- */
+
+enum { WIRE_MAX_DEPTH = 64 };
+
+/* Parse exactly one JSON value: UTF-8, no duplicate keys, no NUL characters, at
+ * most WIRE_MAX_DEPTH levels. Messages name the line and column. */
+TY_NODISCARD ty_err wire_json_parse(ty_str text, json_t **ret_value);
+/* Append a JSON string, quoted and escaped. Bytes that are not UTF-8 become U+FFFD. */
+void wire_json_string(struct ty_buf *b, ty_str s);
+/* Append a value in compact form, keys in their order. */
+void wire_json_dump(struct ty_buf *b, const json_t *value);
+/* Append a value indented by two spaces, for people. */
+void wire_json_dump_pretty(struct ty_buf *b, const json_t *value);
+/* Append a value as YAML block style, as gcloud prints it (for `describe`). */
+void wire_yaml_dump(struct ty_buf *b, const json_t *value);
+
+/* Borrowed string of an object's member, or an empty string when absent or not a string. */
+ty_str wire_json_get_str(const json_t *object, const char *key);
+
+/* ---- YAML ---- */
+
+/* One YAML document into JSON values. Plain scalars follow the JSON-like core
+ * schema (null, true/false, integers, floats); quoted ones are strings. Refused:
+ * more than one document, duplicate keys, keys that are not scalars, more than WIRE_MAX_DEPTH
+ * levels, aliases (no trainer file needs them and they are how bombs are built). Messages name the
+ * line. */
+TY_NODISCARD ty_err wire_yaml_parse(ty_str text, json_t **ret_value);
+
+/* ---- messages: what a JSON request may contain, as tables ---- */
+
+enum wire_type {
+    WIRE_STRING,
+    WIRE_BOOL,
+    WIRE_INT32,
+    WIRE_INT64, /* number or decimal string in, string out */
+    WIRE_DOUBLE,
+    WIRE_ENUM,     /* name or number in, name out */
+    WIRE_DURATION, /* "3.5s" */
+    WIRE_TIMESTAMP,
+    WIRE_MESSAGE,
+    WIRE_STRING_MAP, /* object of strings (labels) */
+    WIRE_ANY,        /* any JSON value, kept as it is */
+};
+enum {
+    WIRE_REPEATED = 1, /* an array of the type */
+    WIRE_REQUIRED = 2, /* absent, null or empty is a violation */
+    WIRE_OUTPUT = 4,   /* set by the server: accepted and dropped on input */
+};
+struct wire_enum_value {
+    const char *name;
+    int number;
+};
+struct wire_field {
+    const char *name; /* lowerCamelCase; snake_case is accepted as well */
+    enum wire_type type;
+    int flags;
+    int64_t least; /* numbers: smallest value */
+    int64_t
+        most; /* numbers: largest; strings: bytes; arrays and maps: entries; 0 = the type's own */
+    const struct wire_enum_value *values; /* WIRE_ENUM: ends with {NULL, 0} */
+    const struct wire_message *message;   /* WIRE_MESSAGE */
+};
+struct wire_message {
+    const char *name;
+    const struct wire_field *fields; /* ends with {NULL} */
+    /* At most one of these (NULL-ended names) may be set: a oneof. May be NULL. */
+    const char *const *oneof;
+};
+
+/* What is wrong with a request, for google.rpc.BadRequest. Memory from the arena. */
+struct wire_violation {
+    ty_str field;       /* "jobSpec.workerPoolSpecs[0].replicaCount" */
+    ty_str description; /* "must be a whole number, not a string" */
+    struct wire_violation *next;
+};
+struct wire_violations {
+    struct ty_arena *arena;
+    struct wire_violation *first, **tail;
+    size_t count; /* the first WIRE_MAX_VIOLATIONS are kept */
+};
+enum { WIRE_MAX_VIOLATIONS = 20 };
+void wire_violations_init(struct wire_violations *v, struct ty_arena *a);
+void wire_violation_add(struct wire_violations *v, const char *field, const char *fmt, ...)
+    TY_PRINTF(3, 4);
+/* TY_OK if there are none; else TY_INVALID_ARGUMENT whose message joins the first few
+ * ("displayName: is required"). */
+TY_NODISCARD ty_err wire_violations_fail(const struct wire_violations *v);
+/* Append the google.rpc details array: [{"@type":"…BadRequest","fieldViolations":[…]}]. */
+void wire_violations_json(const struct wire_violations *v, struct ty_buf *b);
+
+/* Check `in` against the table and build its canonical form: camelCase keys in
+ * the table's order, enum names, int64 as strings, nulls and output fields dropped, empty pools
+ * kept as {}. Default values are kept as sent. Every problem is added to `v`, paths starting with
+ * `path`
+ * ("" at the top). Returns a new reference even when there were problems. */
+json_t *wire_normalise(const struct wire_message *m, const json_t *in, const char *path,
+                       struct wire_violations *v);
+
+/* ---- text forms ---- */
+
+/* Percent-decode into the arena. `plus` turns '+' into a space. Bad escapes and
+ * %00 are TY_INVALID_ARGUMENT naming the byte. */
+TY_NODISCARD ty_err wire_url_decode(struct ty_arena *a, ty_str s, bool plus, ty_str *ret_text);
+void wire_url_encode(struct ty_buf *b, ty_str s); /* all but unreserved characters */
+
+void wire_base64_encode(struct ty_buf *b, ty_str bytes);
+TY_NODISCARD ty_err wire_base64_decode(struct ty_arena *a, ty_str text, ty_str *ret_bytes);
+
+enum { WIRE_TIME_BYTES = 32 };
+/* RFC 3339 in UTC, fixed width: 9 fraction digits for logs, 6 for resources. Returns out. */
+char *wire_time_format(int64_t ns, int digits, char out[WIRE_TIME_BYTES]);
+/* RFC 3339 with any offset and 0 to 9 fraction digits. */
+TY_NODISCARD ty_err wire_time_parse(ty_str text, int64_t *ret_ns);
+TY_NODISCARD ty_err wire_duration_parse(ty_str text,
+                                        int64_t *ret_ms); /* "3600s", "1.5s"; not negative */
+
+/* ---- filters: the grammar of list calls and of Cloud Logging ----
+ *
+ *   expr := or;  or := and ("OR" and)*;  and := not (["AND"] not)*;  not := ["NOT" | "-"] term
+ *   term := "(" expr ")" | member [op value];  op is one of  = != < <= > >= :
+ * Members are dotted names with quoted parts allowed (labels."a.b"); values are quoted
+ * strings or bare words; a bare word alone is a search in the text. */
+struct wire_filter; /* in the arena it was parsed into */
+
+/* What the filter asks for a member by: 0 or more values of the row. `name` as written;
+ * compare it with wire_name_eq. For a bare word, name is empty. Set *ret_value and return true if
+ * the row has that member (an unset one: false). A member that no row could have: set *ret_unknown.
+ */
+struct wire_filter_row {
+    bool (*get)(const struct wire_filter_row *row, ty_str name, ty_str *ret_value,
+                bool *ret_unknown);
+    /* Compare for < and > (may be NULL: strings compared as bytes). <0, 0, >0. */
+    int (*compare)(const struct wire_filter_row *row, ty_str name, ty_str have, ty_str want);
+    void *data;
+};
+/* TY_INVALID_ARGUMENT names the byte. At most 64 KiB, 64 levels, 1000 terms. */
+TY_NODISCARD ty_err wire_filter_parse(struct ty_arena *a, ty_str text,
+                                      struct wire_filter **ret_filter);
+/* Names that no row has are TY_INVALID_ARGUMENT: check once, with a row that answers for all names.
+ */
+TY_NODISCARD ty_err wire_filter_check(const struct wire_filter *f,
+                                      const struct wire_filter_row *row);
+/* "=" on values is exact unless the value has '*' (wildcard); ":" is contains, ":*" is present. */
+bool wire_filter_matches(const struct wire_filter *f, const struct wire_filter_row *row);
+/* The largest lower bound (>=, >) that every match must satisfy on `name`, ANDed at the top level;
+ * false if there is none. For seeking instead of scanning. */
+bool wire_filter_lower_bound(const struct wire_filter *f, ty_str name, ty_str *ret_value);
+/* The value every match must have in `name` ("=" ANDed at the top level); false if none. */
+bool wire_filter_equal(const struct wire_filter *f, ty_str name, ty_str *ret_value);
+
+/* fooBar equals foo_bar. */
+bool wire_name_eq(ty_str a, ty_str b);
+
+#endif
