@@ -1,36 +1,56 @@
 /* auth.h -- the local credentials Google's clients use here, and the environment that points them
  * at this server.
  *
- * The server makes, under data/client/ (0700):
+ * The server makes, under data/client/ (0700, files 0600):
  *   key.json              a service-account key of its own; token_uri leads here
+ *   token                 the bearer token gcloud sends
  *   gcloud/               a CLOUDSDK_CONFIG: project, region, endpoints and credentials, so that
- * real gcloud comes here boto                  the same for gsutil python/sitecustomize.py  gives
- * aiplatform.init our endpoint, REST and credentials bin/trainyard, and with --shims gcloud and
- * gsutil: links to this binary Where to start: auth_client_prepare (server, at start),
- * auth_client_env (env command, and every replica). Who frees: strings are in the arena. Threads:
- * any, files are replaced whole. Errors: TY_INTERNAL, TY_RESOURCE_EXHAUSTED. One test:
- * build/test_auth env/no_google_host. */
+ *                         real gcloud comes here
+ *   boto                  the same for gsutil
+ *   python/sitecustomize.py  gives aiplatform.init our endpoint, REST and credentials
+ *   bin/trainyard, and with --shims gcloud and gsutil: links to this binary
+ * Why no client can stray: all of it says that Google's universe is AUTH_UNIVERSE, a name that
+ * never resolves, so a client we have no endpoint variable for fails instead of reaching
+ * googleapis.com. Where to start: auth_client_prepare (server, at start), auth_client_env (env
+ * command, and every replica). Who frees: strings are in the arena. Threads: any, files are
+ * replaced whole. Errors: TY_INTERNAL, TY_RESOURCE_EXHAUSTED, TY_FAILED_PRECONDITION (no
+ * libcrypto). One test: build/test_auth env/no_google_host. */
 #ifndef TY_AUTH_H
 #define TY_AUTH_H
 
 #include "base/base.h"
 
+/* The universe domain of our credentials and of gcloud's configuration. A client that has no endpoint
+ * variable of ours asks for SERVICE.<this>. A label of a host name has at most 63 letters and this one
+ * has more, so that no resolver is ever asked and most clients give up at once; the user reads it in
+ * their error message. The metadata server answers it for universe/universe-domain. */
+#define AUTH_UNIVERSE                                                                              \
+    "trainyard-env-keeps-clients-on-this-machine-undo-with-trainyard-env-unset.invalid"
+
 /* Make what is missing and point it at url ("http://127.0.0.1:7575"). A project or region the user
  * has set with gcloud config stays. The RSA key (libcrypto, loaded at the call) is made once. */
 TY_NODISCARD ty_err auth_client_prepare(const char *data_dir, const char *url, const char *project,
                                         const char *region);
+/* Make data/client/bin/gcloud and bin/gsutil, links to this binary. */
+TY_NODISCARD ty_err auth_client_shims(const char *data_dir);
+
+/* A property of the active configuration in a CLOUDSDK_CONFIG folder ("core", "project"); empty
+ * when it is not set or there is no such configuration. From the arena. */
+ty_str auth_gcloud_property(struct ty_arena *a, const char *gcloud_dir, const char *section,
+                            const char *key);
 
 struct auth_var {
     const char *name;
     const char *value; /* NULL: must be unset */
 };
-/* Variables that make Google's clients come here. python_path_before: the user's PYTHONPATH, kept
- * behind ours. */
+/* Variables that make Google's clients come here. Those of this process's own environment that
+ * would send them elsewhere (every CLOUDSDK_ property, for one) are in the list as unset.
+ * python_path_before: the user's PYTHONPATH, kept behind ours; may be NULL. */
 struct auth_var *auth_client_env(struct ty_arena *a, const char *data_dir, const char *url,
                                  const char *python_path_before, size_t *ret_count);
 
-/* A bearer token for /token and the metadata server: 32 random bytes made at start, the same until
- * the server ends. */
+/* A bearer token for /token and the metadata server: 32 random bytes as hex, made at the first
+ * call, the same until the process ends. */
 const char *auth_token(void);
 
 #endif

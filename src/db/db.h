@@ -1,12 +1,16 @@
 /* db.h -- one SQLite file: a writer thread with group commit, readers on their own connections.
  *
  * Where to start: db_open, then db_write with a closure, db_read with a closure.
- * Who frees: db_close. Statements are cached by their SQL text for the connection's life.
- * Threads: db_write and db_read may be called from any thread; closures of db_write run on the
- * writer thread, several to a transaction (each in its own savepoint), and must not block; closures
- * of db_read run on the calling thread with a connection borrowed for the call. Errors: what the
- * closure returned, or the commit's own: TY_RESOURCE_EXHAUSTED on a full disk, else TY_INTERNAL. On
- * any error nothing of that closure is in the file. One test: build/test_db
+ * Who frees: db_close. Statements are cached by their SQL text for the connection's life: SQL is a
+ * constant, values are bound. Threads: db_write and db_read may be called from any thread; closures
+ * of db_write run on the writer thread, several to a transaction (each in its own savepoint), and
+ * must not block; closures of db_read run on the calling thread with a connection borrowed for the
+ * call, and see one moment of the file. Closures do not call db_write or db_read. Errors: what the
+ * closure returned, or the file's own: TY_RESOURCE_EXHAUSTED "disk full: ...", TY_DATA_LOSS
+ * (damaged, or no database), TY_UNAVAILABLE (another program holds the file), TY_ALREADY_EXISTS (a
+ * unique key is taken), else TY_INTERNAL. On any error nothing of that closure is in the file. (A
+ * disk that fails the sync itself, EIO, is the one exception: if the machine stops before the next
+ * commit, such a closure may be found done.) One test: build/test_db
  * writer/failed_closure_leaves_nothing. */
 #ifndef TY_DB_H
 #define TY_DB_H
@@ -23,7 +27,7 @@ typedef ty_err (*db_fn)(struct db_conn *c, void *arg);
  * the file's user_version says how many have run. A file that is newer than the list:
  * TY_FAILED_PRECONDITION. */
 TY_NODISCARD ty_err db_open(const char *path, const char *const *migrations, struct db **ret_db);
-void db_close(struct db *db); /* finishes what is queued */
+void db_close(struct db *db); /* nobody may be inside a call. NULL is fine */
 
 /* Run fn in a transaction and return when it is on disk. The message of a failure is the caller's.
  */
@@ -47,7 +51,8 @@ bool db_column_null(struct db_stmt *s, int n);
 int64_t db_changes(struct db_conn *c); /* rows changed by the last statement */
 
 struct db_stats {
-    uint64_t writes, commits;
+    uint64_t writes, commits; /* closures run, transactions they shared */
+    uint64_t queued;          /* closures waiting for the next group */
 };
 void db_stats(struct db *db, struct db_stats *ret_stats);
 

@@ -34,19 +34,25 @@ void sched_stats(struct sched *s, struct sched_stats *ret_stats);
 
 /* ---- the decision, pure ---- */
 
+/* A job that waits for a place. */
 struct sched_item {
     int64_t job_id;
     int replicas;
-    bool placed;          /* holds its replicas' slots (an attempt is not ended) */
-    bool starting;        /* placed, and not running yet */
     int64_t wait_left_ms; /* until maxWaitDuration is over; INT64_MAX: never */
+    int64_t hold_ms;      /* not before this long from now (a failed start is not tried at once) */
     /* out */
-    bool start;       /* start an attempt now */
-    bool expire;      /* waited too long */
-    char reason[160]; /* why not, when it must wait */
+    bool start;         /* start an attempt now */
+    bool expire;        /* it waited too long */
+    const char *reason; /* why it must wait; NULL when it starts or expires */
 };
-/* Items oldest first. First come, first served; a job that does not fit lets no later one pass
- * (nothing starves). */
-void sched_decide(struct sched_item *items, size_t count, int slots, int start_burst);
+struct sched_room {
+    int slots;      /* replicas that may run at once */
+    int slots_used; /* by attempts that have not ended */
+    int starts;     /* attempts that may be starting at once */
+    int starting;
+};
+/* Items oldest first. First come, first served: a job that does not fit lets no later one pass, so
+ * nothing starves; all replicas of a job or none. */
+void sched_decide(struct sched_item *items, size_t count, struct sched_room room);
 
 #endif

@@ -70,25 +70,41 @@ struct attempt {
     ty_str message; /* why, for people */
 };
 
+/* Ceilings. Texts of the scheduler are cut there, at a whole character, and bytes that are no UTF-8
+ * become '?'. */
+enum {
+    STORE_MESSAGE_BYTES = 16 * 1024, /* error_message, an attempt's message */
+    STORE_REASON_BYTES = 1024,       /* wait_reason */
+    STORE_OPERATION_PAGE = 1000,     /* operations in one list */
+};
+
 struct store;
-/* Open data_dir/yard.db. */
+/* Open data_dir/yard.db; the folder exists. One server a folder: the caller holds its lock. A file
+ * of a newer format: TY_FAILED_PRECONDITION. */
 TY_NODISCARD ty_err store_open(const char *data_dir, struct store **ret_store);
-void store_close(struct store *s);
+void store_close(struct store *s); /* nobody may be inside a call. NULL is fine */
+/* This boot's id, what create writes into boot_id. In a row of another boot, wait_boot_ms means
+ * nothing: that job has waited at least since this boot began. */
+ty_str store_boot_id(const struct store *s);
 
 /* ---- request threads ---- */
 
 /* Commit a new job in PENDING. The caller fills project, region, display_name, labels, body,
- * replicas; id, times and state are set here. */
+ * replicas; the rest (id, times, state, boot_id) is set here, and only on success. The strings stay
+ * the caller's. Ids are committed in increasing order and never used twice. */
 TY_NODISCARD ty_err store_job_create(struct store *s, struct job *job);
 TY_NODISCARD ty_err store_job_get(struct store *s, struct ty_arena *a, ty_str project,
                                   ty_str region, int64_t id, struct job *ret_job);
-/* Newest first, ids below `before` (0: all). Stops when `visit` returns false. Rows are from `a`,
- * which is cleared between rows. */
+/* Newest first, ids below `before` (0: all), reading only as far as `visit` goes: it stops by
+ * returning false. The job and its strings are valid inside that visit only (copy what you keep,
+ * into another arena). `a` is scratch for the visit: it is cleared after each one, so it is empty
+ * in the end, and must hold nothing when the list begins. visit must not block, nor call the store:
+ * it holds one of few connections. */
 TY_NODISCARD ty_err store_job_list(struct store *s, struct ty_arena *a, ty_str project,
                                    ty_str region, int64_t before,
                                    bool (*visit)(const struct job *job, void *arg), void *arg);
-/* Record the wish. Final already and not CANCELLED: TY_FAILED_PRECONDITION. Asking again is fine.
- */
+/* Record the wish; the state is the scheduler's to move. Ended already, other than by a cancel:
+ * TY_FAILED_PRECONDITION. Asking again is fine. */
 TY_NODISCARD ty_err store_job_cancel(struct store *s, ty_str project, ty_str region, int64_t id);
 TY_NODISCARD ty_err store_attempt_list(struct store *s, struct ty_arena *a, int64_t job_id,
                                        struct attempt **ret_attempts, size_t *ret_count);
@@ -120,27 +136,51 @@ TY_NODISCARD ty_err store_operation_delete(struct store *s, ty_str project, ty_s
 
 /* ---- the scheduler ---- */
 
-/* One job's move. Fields that are 0 or NULL stay as they are. */
+/* One job's move. Fields that are 0 or NULL stay as they are (an attempt's too, its state apart).
+ * The same job may come several times: the changes are made in order, so a job that started and
+ * ended between two looks goes PENDING -> RUNNING -> SUCCEEDED in one call. */
 struct store_change {
     int64_t job_id;
     enum job_state state; /* 0: stays */
-    int64_t start_ns, end_ns;
+    /* Not with QUEUED or PENDING; not given: now, at RUNNING. The first one stays (S2). */
+    int64_t start_ns;
+    int64_t end_ns; /* with a terminal state; not given: now */
     int error_code;
     const char *error_message;
-    const char *wait_reason; /* "" clears it */
+    const char *wait_reason; /* "" clears it, and so does leaving QUEUED */
     int add_retries;
     int64_t add_ran_ms;
-    struct attempt *attempt; /* inserted when new (number = attempt + 1), else updated */
+    /* Inserted when new (number = attempt + 1, and the one before has ended), else updated; never
+     * after its end. */
+    struct attempt *attempt;
 };
-/* All or none, in one commit. A move the state machine does not know: TY_INTERNAL (our bug),
- * nothing is written. */
+/* All or none, in one commit. A move the state machine does not know, or any change of a job that
+ * has ended: TY_INTERNAL (our bug), naming the job and both states; nothing is written. RUNNING ->
+ * PENDING (a retry) begins a new wait: wait_boot_ms and boot_id are set again. */
 TY_NODISCARD ty_err store_apply(struct store *s, const struct store_change *changes, size_t count);
 /* Every job that has not ended, oldest first. */
 TY_NODISCARD ty_err store_active_list(struct store *s, struct ty_arena *a, struct job **ret_jobs,
                                       size_t *ret_count);
+/* A job by its id alone. */
+TY_NODISCARD ty_err store_job_load(struct store *s, struct ty_arena *a, int64_t id,
+                                   struct job *ret_job);
 /* Counts by state for /metrics: counts[state]. */
 TY_NODISCARD ty_err store_job_counts(struct store *s, int64_t counts[8]);
 /* Is there a row for this job id, in any project? For removing folders that belong to none. */
 TY_NODISCARD ty_err store_job_exists(struct store *s, int64_t id, bool *ret_exists);
+
+/* ---- all regions ---- */
+
+/* When a job lived, without its text. */
+struct store_span {
+    int64_t job_id;
+    int64_t create_ns, end_ns; /* end 0: it has not ended */
+};
+/* Jobs of a project, in all regions, that lived at some time from from_ns to to_ns; at most
+ * `limit`, the newest ones, newest first, or the oldest, oldest first. */
+TY_NODISCARD ty_err store_job_list_project(struct store *s, struct ty_arena *a, ty_str project,
+                                           int64_t from_ns, int64_t to_ns, bool newest,
+                                           size_t limit, struct store_span **ret_spans,
+                                           size_t *ret_count);
 
 #endif

@@ -16,10 +16,11 @@
 
 /* ---- JSON ---- */
 
-enum { WIRE_MAX_DEPTH = 64 };
+enum { WIRE_MAX_DEPTH = 64, WIRE_MAX_VALUES = 200000 };
 
 /* Parse exactly one JSON value: UTF-8, no duplicate keys, no NUL characters, at
- * most WIRE_MAX_DEPTH levels. Messages name the line and column. */
+ * most WIRE_MAX_DEPTH levels and WIRE_MAX_VALUES values ("[]" costs two bytes to
+ * send and a hundred to hold). Messages name the line and column. */
 TY_NODISCARD ty_err wire_json_parse(ty_str text, json_t **ret_value);
 /* Append a JSON string, quoted and escaped. Bytes that are not UTF-8 become U+FFFD. */
 void wire_json_string(struct ty_buf *b, ty_str s);
@@ -27,7 +28,8 @@ void wire_json_string(struct ty_buf *b, ty_str s);
 void wire_json_dump(struct ty_buf *b, const json_t *value);
 /* Append a value indented by two spaces, for people. */
 void wire_json_dump_pretty(struct ty_buf *b, const json_t *value);
-/* Append a value as YAML block style, as gcloud prints it (for `describe`). */
+/* Append a value as YAML block style, as gcloud prints it (for `describe`): keys
+ * sorted, a newline at the end. */
 void wire_yaml_dump(struct ty_buf *b, const json_t *value);
 
 /* Borrowed string of an object's member, or an empty string when absent or not a string. */
@@ -37,9 +39,10 @@ ty_str wire_json_get_str(const json_t *object, const char *key);
 
 /* One YAML document into JSON values. Plain scalars follow the JSON-like core
  * schema (null, true/false, integers, floats); quoted ones are strings. Refused:
- * more than one document, duplicate keys, keys that are not scalars, more than WIRE_MAX_DEPTH
- * levels, aliases (no trainer file needs them and they are how bombs are built). Messages name the
- * line. */
+ * no document or more than one, duplicate keys, keys that are not scalars, more
+ * than WIRE_MAX_DEPTH levels or WIRE_MAX_VALUES values, tags of one's own, numbers
+ * that are not finite or need more than 64 bits, and aliases (no trainer file
+ * needs them and they are how bombs are built). Messages name the line. */
 TY_NODISCARD ty_err wire_yaml_parse(ty_str text, json_t **ret_value);
 
 /* ---- messages: what a JSON request may contain, as tables ---- */
@@ -59,7 +62,7 @@ enum wire_type {
 };
 enum {
     WIRE_REPEATED = 1, /* an array of the type */
-    WIRE_REQUIRED = 2, /* absent, null or empty is a violation */
+    WIRE_REQUIRED = 2, /* absent, null or empty ("", [], a map {}) is a violation */
     WIRE_OUTPUT = 4,   /* set by the server: accepted and dropped on input */
 };
 struct wire_enum_value {
@@ -70,9 +73,11 @@ struct wire_field {
     const char *name; /* lowerCamelCase; snake_case is accepted as well */
     enum wire_type type;
     int flags;
-    int64_t least; /* numbers: smallest value */
-    int64_t
-        most; /* numbers: largest; strings: bytes; arrays and maps: entries; 0 = the type's own */
+    /* Numbers: the smallest value. 0, the default, refuses the negative; INT64_MIN allows all. */
+    int64_t least;
+    /* Numbers: the largest value; strings: bytes; arrays and maps: entries. 0 = the type's own.
+     * Of a repeated field it bounds the entries; elements have their type's own bounds. */
+    int64_t most;
     const struct wire_enum_value *values; /* WIRE_ENUM: ends with {NULL, 0} */
     const struct wire_message *message;   /* WIRE_MESSAGE */
 };
@@ -105,10 +110,11 @@ TY_NODISCARD ty_err wire_violations_fail(const struct wire_violations *v);
 void wire_violations_json(const struct wire_violations *v, struct ty_buf *b);
 
 /* Check `in` against the table and build its canonical form: camelCase keys in
- * the table's order, enum names, int64 as strings, nulls and output fields dropped, empty pools
- * kept as {}. Default values are kept as sent. Every problem is added to `v`, paths starting with
- * `path`
- * ("" at the top). Returns a new reference even when there were problems. */
+ * the table's order, enum names, int64 as strings, nulls and output fields
+ * dropped, empty pools kept as {}. Default values, durations and times are kept
+ * as sent. Every problem is added to `v`, paths starting with `path` ("" at the
+ * top). Returns a new reference even when there were problems; strings and
+ * WIRE_ANY values in it are shared with `in`. */
 json_t *wire_normalise(const struct wire_message *m, const json_t *in, const char *path,
                        struct wire_violations *v);
 
@@ -120,46 +126,56 @@ TY_NODISCARD ty_err wire_url_decode(struct ty_arena *a, ty_str s, bool plus, ty_
 void wire_url_encode(struct ty_buf *b, ty_str s); /* all but unreserved characters */
 
 void wire_base64_encode(struct ty_buf *b, ty_str bytes);
+/* Either alphabet, with or without padding. */
 TY_NODISCARD ty_err wire_base64_decode(struct ty_arena *a, ty_str text, ty_str *ret_bytes);
 
 enum { WIRE_TIME_BYTES = 32 };
-/* RFC 3339 in UTC, fixed width: 9 fraction digits for logs, 6 for resources. Returns out. */
+/* RFC 3339 in UTC, fixed width: 9 fraction digits for logs, 6 for resources; 0 to 9 work.
+ * Returns out. */
 char *wire_time_format(int64_t ns, int digits, char out[WIRE_TIME_BYTES]);
-/* RFC 3339 with any offset and 0 to 9 fraction digits. */
+/* RFC 3339 with any offset and 0 to 9 fraction digits. Times that int64 cannot hold (before
+ * 1677 or after 2262) become the nearest it can, so they still work as bounds. */
 TY_NODISCARD ty_err wire_time_parse(ty_str text, int64_t *ret_ns);
-TY_NODISCARD ty_err wire_duration_parse(ty_str text,
-                                        int64_t *ret_ms); /* "3600s", "1.5s"; not negative */
+/* "3600s", "1.5s"; not negative. A part of a millisecond is rounded up. */
+TY_NODISCARD ty_err wire_duration_parse(ty_str text, int64_t *ret_ms);
 
-/* ---- filters: the grammar of list calls and of Cloud Logging ----
+/* ---- filters: the grammar of list calls and of Cloud Logging (AIP-160) ----
  *
- *   expr := or;  or := and ("OR" and)*;  and := not (["AND"] not)*;  not := ["NOT" | "-"] term
- *   term := "(" expr ")" | member [op value];  op is one of  = != < <= > >= :
+ *   expr := or (["AND"] or)*;  or := not ("OR" not)*;  not := ["NOT" | "-"] term
+ *   term := "(" expr ")" | member [op value | op "(" values ")"];  op is one of  = != < <= > >= :
+ * NOT binds tightest, then OR, then AND: `a b OR c` is a AND (b OR c). Keywords are in capitals.
  * Members are dotted names with quoted parts allowed (labels."a.b"); values are quoted
- * strings or bare words; a bare word alone is a search in the text. */
+ * strings or bare words (times and paths need no quotes); `field=("a" OR "b")` compares with
+ * each; a bare word or quoted string alone is a search in the text. "--" starts a comment.
+ * No functions, no regular expressions: refused by name. An empty filter matches everything. */
 struct wire_filter; /* in the arena it was parsed into */
 
-/* What the filter asks for a member by: 0 or more values of the row. `name` as written;
- * compare it with wire_name_eq. For a bare word, name is empty. Set *ret_value and return true if
- * the row has that member (an unset one: false). A member that no row could have: set *ret_unknown.
- */
+/* What the filter asks a row by. `name` is as written but without quotes (labels."a.b" comes as
+ * labels.a.b); compare it with wire_name_eq. For a bare word, name is empty. Set *ret_value and
+ * return true if the row has that member (an unset one: false, and then every comparison, != too,
+ * is false). A member that no row could have: set *ret_unknown. `labels:key` asks for "labels",
+ * then for "labels.key". */
 struct wire_filter_row {
     bool (*get)(const struct wire_filter_row *row, ty_str name, ty_str *ret_value,
                 bool *ret_unknown);
-    /* Compare for < and > (may be NULL: strings compared as bytes). <0, 0, >0. */
+    /* Compare for = != < <= > >= (may be NULL: bytes). <0, 0, >0. Called with the values of any
+     * name: handle yours (times, severities), give the others to ty_str_cmp. */
     int (*compare)(const struct wire_filter_row *row, ty_str name, ty_str have, ty_str want);
     void *data;
 };
-/* TY_INVALID_ARGUMENT names the byte. At most 64 KiB, 64 levels, 1000 terms. */
+/* TY_INVALID_ARGUMENT names the byte. At most 64 KiB, 64 levels, 1000 terms, 1 KiB a word. */
 TY_NODISCARD ty_err wire_filter_parse(struct ty_arena *a, ty_str text,
                                       struct wire_filter **ret_filter);
-/* Names that no row has are TY_INVALID_ARGUMENT: check once, with a row that answers for all names.
- */
+/* Names that no row has are TY_INVALID_ARGUMENT: check once, with a row that answers for all
+ * names. */
 TY_NODISCARD ty_err wire_filter_check(const struct wire_filter *f,
                                       const struct wire_filter_row *row);
-/* "=" on values is exact unless the value has '*' (wildcard); ":" is contains, ":*" is present. */
+/* "=" is exact unless the value has '*' (wildcard for the whole value). ":" ignores ASCII case and
+ * is contains, or the wildcard if the value has '*'; ":*" is present. */
 bool wire_filter_matches(const struct wire_filter *f, const struct wire_filter_row *row);
-/* The largest lower bound (>=, >) that every match must satisfy on `name`, ANDed at the top level;
- * false if there is none. For seeking instead of scanning. */
+/* A lower bound (>=, > or =) that every match must satisfy on `name`: the largest of those ANDed at
+ * the top level, an OR of bounds counting as its smallest; false if there is none. For seeking
+ * instead of scanning; only for members whose compare orders times as times. */
 bool wire_filter_lower_bound(const struct wire_filter *f, ty_str name, ty_str *ret_value);
 /* The value every match must have in `name` ("=" ANDed at the top level); false if none. */
 bool wire_filter_equal(const struct wire_filter *f, ty_str name, ty_str *ret_value);

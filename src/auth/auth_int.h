@@ -1,0 +1,16 @@
+/* auth_int.h -- what the files of auth share. */
+#ifndef TY_AUTH_INT_H
+#define TY_AUTH_INT_H
+
+#include "auth/auth.h"
+
+enum { AUTH_FILE_LIMIT = 1 << 20 };
+
+/* key.c: (re)write client/key.json; the private key in it is kept. */
+TY_NODISCARD ty_err auth_key_write(struct ty_arena *a, const char *client_dir, const char *url,
+                                   ty_str project);
+/* gcloud.c: (re)write client/gcloud and client/boto. */
+TY_NODISCARD ty_err auth_gcloud_write(struct ty_arena *a, const char *client_dir, const char *url,
+                                      const char *project, const char *region);
+
+#endif

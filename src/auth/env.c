@@ -1,0 +1,130 @@
+/* env.c -- the variables that bring Google's clients here and keep them here.
+ *
+ * Three kinds: endpoints and credentials that we set; variables that would beat our configuration
+ * or lead to Google, which are unset; and, behind a proxy, the exception for our own address.
+ * Project and region are in gcloud's configuration and in key.json, not in variables, so that
+ * `gcloud config set project` keeps working. */
+#include "auth/auth_int.h"
+
+extern char **environ;
+
+enum { ENV_MAX_VARS = 512 };
+
+struct vars {
+    struct ty_arena *arena;
+    struct auth_var *items;
+    size_t count;
+};
+
+static void vars_add(struct vars *v, const char *name, const char *value)
+{
+    for (size_t i = 0; i < v->count; i++)
+        if (strcmp(v->items[i].name, name) == 0)
+            return;
+    if (v->count < ENV_MAX_VARS)
+        v->items[v->count++] = (struct auth_var){name, value};
+}
+
+/* CLOUDSDK_ variables that say how gcloud looks or is run, not where it goes. */
+static bool cloudsdk_is_harmless(ty_str name)
+{
+    static const char *const names[] = {
+        "CLOUDSDK_PYTHON",
+        "CLOUDSDK_PYTHON_ARGS",
+        "CLOUDSDK_ROOT_DIR",
+        "CLOUDSDK_PYTHON_SITEPACKAGES",
+        "CLOUDSDK_GSUTIL_PYTHON",
+        "CLOUDSDK_BQ_PYTHON",
+        "CLOUDSDK_ENCODING",
+        "CLOUDSDK_CORE_DISABLE_PROMPTS",
+        "CLOUDSDK_CORE_VERBOSITY",
+        "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE",
+        "CLOUDSDK_CORE_LOG_HTTP",
+        "CLOUDSDK_CORE_DISABLE_COLOR",
+        "CLOUDSDK_CORE_SHOW_STRUCTURED_LOGS",
+    };
+    for (size_t i = 0; i < TY_COUNT(names); i++)
+        if (ty_str_is(name, names[i]))
+            return true;
+    return false;
+}
+
+static bool is_shell_name(ty_str s)
+{
+    for (size_t i = 0; i < s.len; i++) {
+        char c = s.ptr[i];
+        bool ok = c == '_' || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
+                  (i > 0 && c >= '0' && c <= '9');
+        if (!ok)
+            return false;
+    }
+    return s.len > 0;
+}
+
+static void unset_cloudsdk(struct vars *v)
+{
+    for (char **e = environ; e != NULL && *e != NULL; e++) {
+        ty_str value = ty_str_of(*e), name;
+        if (ty_str_split(&value, '=', &name) && ty_str_starts(name, TY_STR("CLOUDSDK_")) &&
+            is_shell_name(name) && !cloudsdk_is_harmless(name))
+            vars_add(v, ty_cstr(v->arena, name), NULL);
+    }
+}
+
+/* A proxy would be asked for 127.0.0.1 as well, and cannot reach it. */
+static void except_from_proxy(struct vars *v)
+{
+    static const char *const proxies[] = {"http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"};
+    static const char *const exceptions[] = {"no_proxy", "NO_PROXY"};
+    bool proxied = false;
+    for (size_t i = 0; i < TY_COUNT(proxies); i++)
+        proxied |= getenv(proxies[i]) != NULL;
+    for (size_t i = 0; proxied && i < TY_COUNT(exceptions); i++) {
+        const char *before = getenv(exceptions[i]);
+        if (before == NULL || before[0] == '\0')
+            vars_add(v, exceptions[i], "127.0.0.1,localhost");
+        else if (strstr(before, "127.0.0.1") == NULL)
+            vars_add(v, exceptions[i], ty_format(v->arena, "%s,127.0.0.1,localhost", before));
+    }
+}
+
+struct auth_var *auth_client_env(struct ty_arena *a, const char *data_dir, const char *url,
+                                 const char *python_path_before, size_t *ret_count)
+{
+    static const char *const unset[] = {
+        "GOOGLE_CLOUD_PROJECT",
+        "GCLOUD_PROJECT",
+        "GOOGLE_CLOUD_QUOTA_PROJECT",
+        "GOOGLE_CLOUD_REGION",
+        "GOOGLE_CLOUD_LOCATION",
+        "GOOGLE_API_USE_CLIENT_CERTIFICATE",
+        "GOOGLE_API_USE_MTLS_ENDPOINT",
+        "API_ENDPOINT_OVERRIDE",
+        "BOTO_PATH",
+    };
+    struct vars v = {a, ty_new_array(a, struct auth_var, ENV_MAX_VARS), 0};
+    const char *host = strstr(url, "://") != NULL ? strstr(url, "://") + 3 : url;
+    const char *python = ty_format(a, "%s/client/python", data_dir);
+    if (python_path_before != NULL && python_path_before[0] != '\0')
+        python = ty_format(a, "%s:%s", python, python_path_before);
+    vars_add(&v, "TRAINYARD_URL", url);
+    vars_add(&v, "CLOUDSDK_CONFIG", ty_format(a, "%s/client/gcloud", data_dir));
+    vars_add(&v, "GOOGLE_APPLICATION_CREDENTIALS", ty_format(a, "%s/client/key.json", data_dir));
+    vars_add(&v, "GOOGLE_CLOUD_UNIVERSE_DOMAIN", AUTH_UNIVERSE);
+    vars_add(&v, "BOTO_CONFIG", ty_format(a, "%s/client/boto", data_dir));
+    vars_add(&v, "PYTHONPATH", python);
+    vars_add(&v, "STORAGE_EMULATOR_HOST", url);
+    vars_add(&v, "CLOUD_STORAGE_EMULATOR_ENDPOINT", url);   /* Google's C++ client */
+    vars_add(&v, "GOOGLE_AUTH_TOKEN_FOR_TESTING", "local"); /* TensorFlow's gs:// */
+    vars_add(&v, "GOOGLE_VERTEX_BASE_URL", url);            /* google-genai */
+    vars_add(&v, "GOOGLE_GEMINI_BASE_URL", url);
+    vars_add(&v, "GCE_METADATA_HOST", host);
+    vars_add(&v, "GCE_METADATA_IP", host);
+    vars_add(&v, "GCE_METADATA_ROOT", host); /* gcloud's name for it */
+    for (size_t i = 0; i < TY_COUNT(unset); i++)
+        vars_add(&v, unset[i], NULL);
+    unset_cloudsdk(&v);
+    except_from_proxy(&v);
+    *ret_count = v.count;
+    return v.items;
+}

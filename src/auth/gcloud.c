@@ -1,0 +1,226 @@
+/* gcloud.c -- a CLOUDSDK_CONFIG folder in which every gcloud command comes here or fails.
+ *
+ * gcloud keeps properties in configurations/config_NAME, an INI file that `gcloud config set`
+ * rewrites. At each start of the server every such file is read, our properties are set in it, and
+ * all others stay: the user's project and region survive. What was tried with gcloud 528:
+ *   auth/access_token_file     no request before the real one, print-access-token works, and no
+ *                              "unauthenticated" text in errors (auth/disable_credentials has it)
+ *   core/universe_domain       an API without an endpoint property asks NAME.AUTH_UNIVERSE, which
+ *                              cannot be looked up, instead of NAME.googleapis.com
+ *   core/account               needed for nothing but `config get account`, which scripts call
+ *   auth/token_host, auth_host where `gcloud auth ...` would go to sign in
+ * gsutil cannot speak plain HTTP itself: use_gcloud_storage makes it run gcloud storage, and the
+ * gs_host line makes its own code refuse ("gs_json_host is not configured") where it would not. */
+#include "auth/auth_int.h"
+
+#include <dirent.h>
+
+struct property {
+    ty_str section, key, value;
+    struct property *next;
+};
+/* Properties in the order of the file. */
+struct properties {
+    struct ty_arena *arena;
+    struct property *first;
+};
+
+static struct property *property_find(const struct properties *p, ty_str section, ty_str key)
+{
+    for (struct property *i = p->first; i != NULL; i = i->next)
+        if (ty_str_eq(i->section, section) && ty_str_eq(i->key, key))
+            return i;
+    return NULL;
+}
+
+static void property_set(struct properties *p, ty_str section, ty_str key, ty_str value)
+{
+    struct property *i = property_find(p, section, key);
+    if (i == NULL) {
+        struct property **end = &p->first;
+        while (*end != NULL)
+            end = &(*end)->next;
+        i = *end = ty_new(p->arena, struct property);
+        *i = (struct property){.section = section, .key = key};
+    }
+    i->value = value;
+}
+
+static void property_default(struct properties *p, const char *section, const char *key,
+                             const char *value)
+{
+    if (property_find(p, ty_str_of(section), ty_str_of(key)) == NULL)
+        property_set(p, ty_str_of(section), ty_str_of(key), ty_str_of(value));
+}
+
+/* Lines that are no "[section]" or "key = value" are dropped, as gcloud drops them when it writes.
+ */
+static void properties_parse(struct properties *p, ty_str text)
+{
+    ty_str section = TY_STR("core"), line;
+    bool more = true;
+    while (more) {
+        more = ty_str_split(&text, '\n', &line);
+        line = ty_str_trim(line);
+        if (line.len == 0 || line.ptr[0] == '#' || line.ptr[0] == ';')
+            continue;
+        if (line.ptr[0] == '[' && line.ptr[line.len - 1] == ']') {
+            section = ty_str_trim((ty_str){line.ptr + 1, line.len - 2});
+            continue;
+        }
+        ty_str key, value = line;
+        if (ty_str_split(&value, '=', &key))
+            property_set(p, section, ty_str_trim(key), ty_str_trim(value));
+    }
+}
+
+static bool section_is_first(const struct properties *p, const struct property *of)
+{
+    for (const struct property *i = p->first; i != of; i = i->next)
+        if (ty_str_eq(i->section, of->section))
+            return false;
+    return true;
+}
+
+static void properties_print(const struct properties *p, struct ty_buf *b)
+{
+    for (const struct property *s = p->first; s != NULL; s = s->next) {
+        if (!section_is_first(p, s))
+            continue;
+        ty_buf_addf(b, "[" TY_STR_FMT "]\n", TY_STR_ARG(s->section));
+        for (const struct property *i = s; i != NULL; i = i->next)
+            if (ty_str_eq(i->section, s->section))
+                ty_buf_addf(b, TY_STR_FMT " = " TY_STR_FMT "\n", TY_STR_ARG(i->key),
+                            TY_STR_ARG(i->value));
+        ty_buf_addc(b, '\n');
+    }
+}
+
+static void properties_point_here(struct properties *p, const char *client, const char *url,
+                                  const char *project, const char *region)
+{
+    static const char *const apis[] = {
+#define API(name) #name,
+#include "auth/gcloud_apis.def"
+#undef API
+    };
+    struct ty_arena *a = p->arena;
+    property_default(p, "core", "project", project);
+    property_default(p, "ai", "region", region);
+    property_default(p, "compute", "region", region);
+    property_default(p, "core", "account",
+                     ty_format(a, "trainyard@%s.iam.gserviceaccount.com", project));
+    const char *const ours[][3] = {
+        {"core", "universe_domain", AUTH_UNIVERSE},
+        {"core", "disable_usage_reporting", "true"},
+        {"core", "pass_credentials_to_gsutil", "false"},
+        {"auth", "access_token_file", ty_format(a, "%s/token", client)},
+        {"auth", "auth_host", ty_format(a, "%s/auth", url)},
+        {"auth", "token_host", ty_format(a, "%s/token", url)},
+        {"auth", "mtls_token_host", ty_format(a, "%s/token", url)},
+        {"auth", "token_introspection_endpoint", ty_format(a, "%s/introspect", url)},
+        {"survey", "disable_prompts", "true"},
+        {"component_manager", "disable_update_check", "true"},
+    };
+    for (size_t i = 0; i < TY_COUNT(ours); i++)
+        property_set(p, ty_str_of(ours[i][0]), ty_str_of(ours[i][1]), ty_str_of(ours[i][2]));
+    ty_str endpoint = ty_str_of(ty_format(a, "%s/", url)); /* gcloud insists on the slash */
+    for (size_t i = 0; i < TY_COUNT(apis); i++)
+        property_set(p, TY_STR("api_endpoint_overrides"), ty_str_of(apis[i]), endpoint);
+}
+
+static ty_err configuration_write(struct ty_arena *a, const char *path, const char *client,
+                                  const char *url, const char *project, const char *region)
+{
+    struct properties p = {.arena = a};
+    ty_str text;
+    ty_err err = ty_file_read(AT_FDCWD, path, AUTH_FILE_LIMIT, a, &text);
+    if (err == TY_OK)
+        properties_parse(&p, text);
+    else if (err != TY_NOT_FOUND)
+        return err;
+    properties_point_here(&p, client, url, project, region);
+
+    struct ty_buf b;
+    ty_buf_init(&b, AUTH_FILE_LIMIT);
+    properties_print(&p, &b);
+    err = ty_buf_check(&b, path);
+    if (err == TY_OK)
+        err = ty_file_replace(AT_FDCWD, path, ty_buf_str(&b), 0600);
+    ty_buf_clear(&b);
+    return err;
+}
+
+/* The user's other configurations too: `gcloud config configurations activate` must not lead away.
+ */
+static ty_err configurations_write(struct ty_arena *a, const char *client, const char *url,
+                                   const char *project, const char *region)
+{
+    const char *folder = ty_format(a, "%s/gcloud/configurations", client);
+    ty_err err = configuration_write(a, ty_format(a, "%s/config_default", folder), client, url,
+                                     project, region);
+    DIR *dir = err == TY_OK ? opendir(folder) : NULL;
+    if (err == TY_OK && dir == NULL)
+        return ty_fail_errno(errno, "cannot list '%s'", folder);
+    for (struct dirent *e; err == TY_OK && (e = readdir(dir)) != NULL;)
+        if (ty_str_starts(ty_str_of(e->d_name), TY_STR("config_")) &&
+            strcmp(e->d_name, "config_default") != 0)
+            err = configuration_write(a, ty_format(a, "%s/%s", folder, e->d_name), client, url,
+                                      project, region);
+    if (dir != NULL)
+        closedir(dir);
+    return err;
+}
+
+static ty_err boto_write(struct ty_arena *a, const char *client, const char *url)
+{
+    ty_str host = ty_str_of(url), name;
+    ty_str_split(&host, ':', &name); /* http */
+    while (host.len > 0 && host.ptr[0] == '/')
+        host = ty_str_drop(host, 1);
+    size_t colon = host.len;
+    while (colon > 0 && host.ptr[colon - 1] != ':')
+        colon--;
+    if (colon == 0)
+        return ty_fail(TY_INTERNAL, "url '%s' has no port", url);
+    name = (ty_str){host.ptr, colon - 1};
+    const char *text = ty_format(a,
+                                 "[Credentials]\ngs_host = " TY_STR_FMT "\ngs_port = " TY_STR_FMT
+                                 "\n\n[Boto]\nis_secure = False\n\n"
+                                 "[GSUtil]\nuse_gcloud_storage = True\n"
+                                 "software_update_check_period = 0\n\n"
+                                 "[OAuth2]\nprovider_token_uri = %s/token\n"
+                                 "provider_authorization_uri = %s/auth\n",
+                                 TY_STR_ARG(name), TY_STR_ARG(ty_str_drop(host, colon)), url, url);
+    return ty_file_replace(AT_FDCWD, ty_format(a, "%s/boto", client), ty_str_of(text), 0600);
+}
+
+ty_err auth_gcloud_write(struct ty_arena *a, const char *client_dir, const char *url,
+                         const char *project, const char *region)
+{
+    ty_err err = configurations_write(a, client_dir, url, project, region);
+    const char *active = ty_format(a, "%s/gcloud/active_config", client_dir);
+    if (err == TY_OK && access(active, F_OK) != 0)
+        err = ty_file_replace(AT_FDCWD, active, TY_STR("default"), 0600);
+    if (err == TY_OK)
+        err = boto_write(a, client_dir, url);
+    return err;
+}
+
+ty_str auth_gcloud_property(struct ty_arena *a, const char *gcloud_dir, const char *section,
+                            const char *key)
+{
+    ty_str active = TY_STR("default"), text;
+    if (ty_file_read(AT_FDCWD, ty_format(a, "%s/active_config", gcloud_dir), 4096, a, &text) ==
+            TY_OK &&
+        ty_str_trim(text).len > 0)
+        active = ty_str_trim(text);
+    const char *path =
+        ty_format(a, "%s/configurations/config_" TY_STR_FMT, gcloud_dir, TY_STR_ARG(active));
+    if (ty_file_read(AT_FDCWD, path, AUTH_FILE_LIMIT, a, &text) != TY_OK)
+        return (ty_str){"", 0};
+    struct properties p = {.arena = a};
+    properties_parse(&p, text);
+    struct property *found = property_find(&p, ty_str_of(section), ty_str_of(key));
+    return found != NULL ? found->value : (ty_str){"", 0};
+}

@@ -1,0 +1,299 @@
+/* test_auth.c -- the files and variables that bring Google's clients here. */
+#include "base/test.h"
+
+#include "auth/auth.h"
+#include "wire/wire.h"
+
+static const char URL[] = "http://127.0.0.1:7575";
+
+/* A fresh data folder, and an arena, for one test. */
+struct yard {
+    struct ty_arena arena;
+    char dir[64];
+};
+
+static int yard_open(void **state)
+{
+    struct yard *y = calloc(1, sizeof(*y));
+    snprintf(y->dir, sizeof(y->dir), "/tmp/test_auth.XXXXXX");
+    assert_non_null(mkdtemp(y->dir));
+    *state = y;
+    return 0;
+}
+
+static int yard_close(void **state)
+{
+    struct yard *y = *state;
+    assert_ok(ty_remove_tree(AT_FDCWD, y->dir));
+    ty_arena_clear(&y->arena);
+    free(y);
+    return 0;
+}
+
+static ty_str yard_read(struct yard *y, const char *path)
+{
+    ty_str text;
+    assert_ok(ty_file_read(AT_FDCWD, ty_format(&y->arena, "%s/client/%s", y->dir, path), 1 << 20,
+                           &y->arena, &text));
+    return text;
+}
+
+static void yard_write(struct yard *y, const char *path, const char *text)
+{
+    assert_ok(ty_file_replace(AT_FDCWD, ty_format(&y->arena, "%s/client/%s", y->dir, path),
+                              ty_str_of(text), 0600));
+}
+
+static ty_str property(struct yard *y, const char *section, const char *key)
+{
+    return auth_gcloud_property(&y->arena, ty_format(&y->arena, "%s/client/gcloud", y->dir),
+                                section, key);
+}
+
+static void assert_str(ty_str have, const char *want)
+{
+    if (!ty_str_is(have, want))
+        fail_msg("'" TY_STR_FMT "' is not '%s'", TY_STR_ARG(have), want);
+}
+
+static json_t *key_json(struct yard *y)
+{
+    json_t *key;
+    assert_ok(wire_json_parse(yard_read(y, "key.json"), &key));
+    return key;
+}
+
+static void key_is_a_service_account(void **state)
+{
+    struct yard *y = *state;
+    assert_ok(auth_client_prepare(y->dir, URL, "demo", "us-central1"));
+    json_t *key = key_json(y);
+    assert_str(wire_json_get_str(key, "type"), "service_account");
+    assert_str(wire_json_get_str(key, "project_id"), "demo");
+    assert_str(wire_json_get_str(key, "client_email"), "trainyard@demo.iam.gserviceaccount.com");
+    assert_str(wire_json_get_str(key, "token_uri"), "http://127.0.0.1:7575/token");
+    assert_str(wire_json_get_str(key, "universe_domain"), AUTH_UNIVERSE);
+    assert_int_equal(wire_json_get_str(key, "private_key_id").len, 40);
+    json_decref(key);
+}
+
+/* The PEM holds DER of a PKCS#8 key of about the size 2048 bits need, in lines of 64. */
+static void key_pem_is_pkcs8(void **state)
+{
+    struct yard *y = *state;
+    assert_ok(auth_client_prepare(y->dir, URL, "demo", "us-central1"));
+    json_t *key = key_json(y);
+    ty_str pem = wire_json_get_str(key, "private_key"), line;
+    struct ty_buf base64;
+    ty_buf_init(&base64, 1 << 16);
+    assert_true(ty_str_split(&pem, '\n', &line));
+    assert_str(line, "-----BEGIN PRIVATE KEY-----");
+    while (ty_str_split(&pem, '\n', &line) && line.ptr[0] != '-') {
+        assert_true(line.len <= 64);
+        ty_buf_adds(&base64, line);
+    }
+    assert_str(line, "-----END PRIVATE KEY-----");
+    assert_int_equal(pem.len, 0);
+    ty_str der;
+    assert_ok(wire_base64_decode(&y->arena, ty_buf_str(&base64), &der));
+    assert_in_range(der.len, 1150, 1300);
+    assert_memory_equal(der.ptr, "\x30\x82", 2); /* SEQUENCE, long length */
+    static const char rsa_oid[] = "\x2a\x86\x48\x86\xf7\x0d\x01\x01\x01";
+    assert_non_null(memmem(der.ptr, 40, rsa_oid, sizeof(rsa_oid) - 1));
+    ty_buf_clear(&base64);
+    json_decref(key);
+}
+
+static void key_is_made_once(void **state)
+{
+    struct yard *y = *state;
+    assert_ok(auth_client_prepare(y->dir, URL, "demo", "us-central1"));
+    json_t *before = key_json(y);
+    assert_ok(auth_client_prepare(y->dir, "http://127.0.0.1:9999", "demo", "us-central1"));
+    json_t *after = key_json(y);
+    assert_true(ty_str_eq(wire_json_get_str(before, "private_key"),
+                          wire_json_get_str(after, "private_key")));
+    assert_str(wire_json_get_str(after, "token_uri"), "http://127.0.0.1:9999/token");
+    json_decref(before);
+    json_decref(after);
+}
+
+static void key_damaged_is_replaced(void **state)
+{
+    struct yard *y = *state;
+    assert_ok(auth_client_prepare(y->dir, URL, "demo", "us-central1"));
+    yard_write(y, "key.json", "{\"private_key\": \"-----BEG");
+    assert_ok(auth_client_prepare(y->dir, URL, "demo", "us-central1"));
+    json_t *key = key_json(y);
+    assert_true(wire_json_get_str(key, "private_key").len > 1000);
+    json_decref(key);
+}
+
+static void files_are_private(void **state)
+{
+    static const char *const files[] = {"key.json", "token", "boto", "python/sitecustomize.py",
+                                        "gcloud/configurations/config_default"};
+    struct yard *y = *state;
+    struct stat st;
+    assert_ok(auth_client_prepare(y->dir, URL, "demo", "us-central1"));
+    for (size_t i = 0; i < TY_COUNT(files); i++) {
+        assert_int_equal(stat(ty_format(&y->arena, "%s/client/%s", y->dir, files[i]), &st), 0);
+        assert_int_equal(st.st_mode & 0777, 0600);
+    }
+    assert_int_equal(stat(ty_format(&y->arena, "%s/client", y->dir), &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0700);
+    assert_str(yard_read(y, "token"), auth_token());
+    assert_int_equal(strlen(auth_token()), 64);
+}
+
+static void gcloud_every_endpoint_is_ours(void **state)
+{
+    struct yard *y = *state;
+    assert_ok(auth_client_prepare(y->dir, URL, "demo", "us-central1"));
+    assert_str(property(y, "api_endpoint_overrides", "aiplatform"), "http://127.0.0.1:7575/");
+    assert_str(property(y, "api_endpoint_overrides", "cloudresourcemanager"),
+               "http://127.0.0.1:7575/");
+    assert_str(property(y, "core", "universe_domain"), AUTH_UNIVERSE);
+    assert_str(property(y, "auth", "token_host"), "http://127.0.0.1:7575/token");
+    ty_str text = yard_read(y, "gcloud/configurations/config_default");
+    assert_null(memmem(text.ptr, text.len, "googleapis", 10));
+    text = yard_read(y, "boto");
+    assert_null(memmem(text.ptr, text.len, "googleapis", 10));
+    assert_non_null(memmem(text.ptr, text.len, "gs_host = 127.0.0.1\ngs_port = 7575\n", 35));
+}
+
+/* What `gcloud config set` wrote stays when the server comes back on another port. */
+static void gcloud_keeps_the_users_project(void **state)
+{
+    struct yard *y = *state;
+    assert_ok(auth_client_prepare(y->dir, URL, "trainyard", "us-central1"));
+    assert_str(property(y, "core", "project"), "trainyard");
+    yard_write(y, "gcloud/configurations/config_default",
+               "[core]\nproject = mine\nverbosity = error\n\n[ai]\nregion=europe-west4\n"
+               "[api_endpoint_overrides]\naiplatform = https://elsewhere.example/\n");
+    assert_ok(auth_client_prepare(y->dir, "http://127.0.0.1:8001", "trainyard", "us-central1"));
+    assert_str(property(y, "core", "project"), "mine");
+    assert_str(property(y, "core", "verbosity"), "error");
+    assert_str(property(y, "ai", "region"), "europe-west4");
+    assert_str(property(y, "api_endpoint_overrides", "aiplatform"), "http://127.0.0.1:8001/");
+    json_t *key = key_json(y);
+    assert_str(wire_json_get_str(key, "project_id"), "mine");
+    json_decref(key);
+}
+
+static void gcloud_other_configurations_come_here_too(void **state)
+{
+    struct yard *y = *state;
+    assert_ok(auth_client_prepare(y->dir, URL, "trainyard", "us-central1"));
+    yard_write(y, "gcloud/configurations/config_work", "[core]\nproject = work\n");
+    yard_write(y, "gcloud/active_config", "work\n");
+    assert_ok(auth_client_prepare(y->dir, URL, "trainyard", "us-central1"));
+    assert_str(property(y, "core", "project"), "work");
+    assert_str(property(y, "api_endpoint_overrides", "ml"), "http://127.0.0.1:7575/");
+}
+
+static const char *value_of(const struct auth_var *vars, size_t count, const char *name,
+                            bool *ret_found)
+{
+    *ret_found = false;
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(vars[i].name, name) == 0) {
+            *ret_found = true;
+            return vars[i].value;
+        }
+    return NULL;
+}
+
+static void env_no_google_host(void **state)
+{
+    struct yard *y = *state;
+    size_t count;
+    bool found;
+    struct auth_var *vars = auth_client_env(&y->arena, y->dir, URL, "/mine", &count);
+    for (size_t i = 0; i < count; i++)
+        if (vars[i].value != NULL) {
+            assert_null(strstr(vars[i].value, "google"));
+            assert_null(strstr(vars[i].value, "https:"));
+        }
+    assert_string_equal(value_of(vars, count, "STORAGE_EMULATOR_HOST", &found), URL);
+    assert_string_equal(value_of(vars, count, "GCE_METADATA_HOST", &found), "127.0.0.1:7575");
+    assert_string_equal(value_of(vars, count, "PYTHONPATH", &found),
+                        ty_format(&y->arena, "%s/client/python:/mine", y->dir));
+    assert_null(value_of(vars, count, "GOOGLE_CLOUD_PROJECT", &found));
+    assert_true(found);
+}
+
+static void env_unsets_what_would_lead_away(void **state)
+{
+    struct yard *y = *state;
+    size_t count;
+    bool found;
+    setenv("CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM", "https://aiplatform.googleapis.com/", 1);
+    setenv("CLOUDSDK_CORE_PROJECT", "real", 1);
+    setenv("CLOUDSDK_PYTHON", "/usr/bin/python3", 1);
+    setenv("http_proxy", "http://proxy.example:3128", 1);
+    setenv("no_proxy", "intranet", 1);
+    struct auth_var *vars = auth_client_env(&y->arena, y->dir, URL, NULL, &count);
+    value_of(vars, count, "CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM", &found);
+    assert_true(found);
+    assert_null(value_of(vars, count, "CLOUDSDK_CORE_PROJECT", &found));
+    assert_true(found);
+    value_of(vars, count, "CLOUDSDK_PYTHON", &found);
+    assert_false(found);
+    assert_string_equal(value_of(vars, count, "no_proxy", &found), "intranet,127.0.0.1,localhost");
+    /* Our own CLOUDSDK_CONFIG is set, once, although the environment has one as well. */
+    setenv("CLOUDSDK_CONFIG", "/home/user/.config/gcloud", 1);
+    vars = auth_client_env(&y->arena, y->dir, URL, NULL, &count);
+    assert_string_equal(value_of(vars, count, "CLOUDSDK_CONFIG", &found),
+                        ty_format(&y->arena, "%s/client/gcloud", y->dir));
+    unsetenv("CLOUDSDK_CONFIG");
+    unsetenv("CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM");
+    unsetenv("CLOUDSDK_CORE_PROJECT");
+    unsetenv("CLOUDSDK_PYTHON");
+    unsetenv("http_proxy");
+    unsetenv("no_proxy");
+}
+
+static void shims_are_links_to_this_program(void **state)
+{
+    struct yard *y = *state;
+    char self[PATH_MAX], target[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self));
+    assert_ok(auth_client_prepare(y->dir, URL, "demo", "us-central1"));
+    assert_int_equal(access(ty_format(&y->arena, "%s/client/bin/gcloud", y->dir), F_OK), -1);
+    for (int again = 0; again < 2; again++)
+        assert_ok(auth_client_shims(y->dir));
+    assert_int_equal(
+        readlink(ty_format(&y->arena, "%s/client/bin/gsutil", y->dir), target, sizeof(target)), n);
+    assert_memory_equal(self, target, (size_t)n);
+}
+
+static void prepare_names_the_missing_folder(void **state)
+{
+    struct yard *y = *state;
+    const char *gone = ty_format(&y->arena, "%s/gone", y->dir);
+    assert_err(TY_NOT_FOUND, auth_client_prepare(gone, URL, "demo", "us-central1"));
+    assert_non_null(strstr(ty_err_message(), gone));
+}
+
+#define YARD_TEST(name_, fn_)                                                                      \
+    {                                                                                              \
+        .name = (name_), .test_func = (fn_), .setup_func = yard_open, .teardown_func = yard_close  \
+    }
+
+static const struct CMUnitTest tests[] = {
+    YARD_TEST("key/is_a_service_account", key_is_a_service_account),
+    YARD_TEST("key/pem_is_pkcs8", key_pem_is_pkcs8),
+    YARD_TEST("key/is_made_once", key_is_made_once),
+    YARD_TEST("key/damaged_is_replaced", key_damaged_is_replaced),
+    YARD_TEST("files/are_private", files_are_private),
+    YARD_TEST("gcloud/every_endpoint_is_ours", gcloud_every_endpoint_is_ours),
+    YARD_TEST("gcloud/keeps_the_users_project", gcloud_keeps_the_users_project),
+    YARD_TEST("gcloud/other_configurations_come_here_too",
+              gcloud_other_configurations_come_here_too),
+    YARD_TEST("env/no_google_host", env_no_google_host),
+    YARD_TEST("env/unsets_what_would_lead_away", env_unsets_what_would_lead_away),
+    YARD_TEST("shims/are_links_to_this_program", shims_are_links_to_this_program),
+    YARD_TEST("prepare/names_the_missing_folder", prepare_names_the_missing_folder),
+};
+TEST_MAIN("auth", tests)

@@ -1,0 +1,164 @@
+/* cli.c -- from words to a command: find it, read its flags, run it.
+ *
+ * Called by a link named gcloud or gsutil (trainyard env --shims) we are that command for the words
+ * we know, and hand all others to the real one further down PATH, if there is one and the
+ * environment points it here. */
+#include "cli/cli_int.h"
+
+static int show(struct ty_buf *b, FILE *out, int status)
+{
+    fputs(b->ptr, out);
+    ty_buf_clear(b);
+    return status;
+}
+
+int cli_version(struct cli *c)
+{
+    if (c->as_gcloud)
+        printf("Trainyard %s, called as gcloud\n", TY_VERSION);
+    else
+        printf("trainyard %s\n", TY_VERSION);
+    return CLI_OK;
+}
+
+int cli_help_show(struct cli *c)
+{
+    struct ty_buf b;
+    ty_buf_init(&b, 1 << 16);
+    if (c->args.positional.len == 0) {
+        cli_general_help(&b);
+        return show(&b, stdout, CLI_OK);
+    }
+    const struct cli_command *cmd = cli_command_named(c->args.positional);
+    if (cmd == NULL) {
+        ty_buf_addf(&b, "trainyard: no command '" TY_STR_FMT "'; 'trainyard help' lists them\n",
+                    TY_STR_ARG(c->args.positional));
+        return show(&b, stderr, CLI_USAGE);
+    }
+    cli_command_help(cmd, &b);
+    return show(&b, stdout, CLI_OK);
+}
+
+/* Words that begin commands of ours but are none: "ai custom-jobs", "ai custom-jobs creat". */
+static bool fail_in_group(struct ty_arena *a, int argc, char **argv)
+{
+    const char *names[32], *given = "";
+    size_t n = 0;
+    if (argc < 1 || strcmp(argv[0], "ai") != 0)
+        return false;
+    for (int i = 0; i < argc && argv[i][0] != '-'; i++)
+        given = ty_format(a, "%s%s%s", given, i > 0 ? " " : "", argv[i]);
+    for (size_t i = 0; i < cli_command_count && n < TY_COUNT(names); i++)
+        if (ty_str_starts(ty_str_of(cli_commands[i].words), TY_STR("ai ")))
+            names[n++] = cli_commands[i].words;
+    const char *near = cli_nearest(ty_str_of(given), names, n);
+    fprintf(stderr, "ERROR: (trainyard) Invalid choice: '%s'.%s%s\nCommands are:\n", given,
+            near != NULL ? " Did you mean this? " : "", near != NULL ? near : "");
+    for (size_t i = 0; i < n; i++)
+        fprintf(stderr, "  trainyard %s\n", names[i]);
+    return true;
+}
+
+/* Become the next program of that name on PATH that is not this one. Returns if there is none. */
+static void exec_real(struct ty_arena *a, const char *name, int argc, char **argv)
+{
+    char self[PATH_MAX], real[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    ty_str path = ty_str_of(getenv("PATH")), folder;
+    bool more = true;
+    if (n < 0)
+        return;
+    self[n] = '\0';
+    char **words = ty_new_array(a, char *, (size_t)argc + 2);
+    memcpy(words + 1, argv, (size_t)argc * sizeof(*argv));
+    while (more) {
+        more = ty_str_split(&path, ':', &folder);
+        char *file = ty_format(a, TY_STR_FMT "/%s", TY_STR_ARG(folder), name);
+        if (folder.len == 0 || access(file, X_OK) != 0 || realpath(file, real) == NULL ||
+            strcmp(real, self) == 0)
+            continue;
+        words[0] = file;
+        execv(file, words);
+    }
+}
+
+static int fail_as_shim(struct ty_arena *a, const char *name, int argc, char **argv)
+{
+    if (getenv("TRAINYARD_ENV") != NULL)
+        exec_real(a, name, argc, argv);
+    fprintf(stderr,
+            "ERROR: (%s) '%s%s%s' is not among what trainyard does as %s, and %s\n"
+            "What it does: trainyard help\n",
+            name, argc > 0 ? argv[0] : "", argc > 1 ? " " : "", argc > 1 ? argv[1] : "", name,
+            getenv("TRAINYARD_ENV") != NULL
+                ? "there is no other command of that name on PATH"
+                : "this shell has not evaluated 'trainyard env', so the real one is not asked");
+    return CLI_USAGE;
+}
+
+/* Words that are no command. -1: main.c may know them. */
+static int run_unknown(struct ty_arena *a, const char *program, bool shim, int argc, char **argv)
+{
+    if (!shim && argc > 0 && (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0)) {
+        struct cli c = {.arena = a};
+        return cli_help_show(&c);
+    }
+    if (!shim && argc > 0 && strcmp(argv[0], "--version") == 0) {
+        struct cli c = {.arena = a};
+        return cli_version(&c);
+    }
+    if (shim)
+        return fail_as_shim(a, program, argc, argv);
+    return fail_in_group(a, argc, argv) ? CLI_USAGE : -1;
+}
+
+static int run_command(struct cli *c, int argc, char **argv)
+{
+    if (cli_args_parse(c->arena, c->command, argc, argv, &c->args) != TY_OK)
+        return cli_fail_usage(c);
+    if (cli_arg_on(&c->args, "help")) {
+        struct ty_buf b;
+        ty_buf_init(&b, 1 << 16);
+        cli_command_help(c->command, &b);
+        return show(&b, stdout, CLI_OK);
+    }
+    if (c->command->run == NULL)
+        return -1;
+    bool wanted = c->command->positional[0] != '\0' && c->command->run != cli_help_show;
+    if (wanted && c->args.positional.len == 0) {
+        (void)!ty_fail(TY_INVALID_ARGUMENT, "argument %s: must be specified",
+                       c->command->positional);
+        return cli_fail_usage(c);
+    }
+    return c->command->run(c);
+}
+
+int cli_main(int argc, char **argv)
+{
+    struct ty_arena a = {0};
+    const char *program = program_invocation_short_name;
+    bool shim = strcmp(program, "gcloud") == 0 || strcmp(program, "gsutil") == 0;
+    bool *is_word = ty_new_array(&a, bool, (size_t)argc + 1);
+    char **rest = ty_new_array(&a, char *, (size_t)argc + 1);
+    int count = 0, status;
+    struct cli c = {.arena = &a, .as_gcloud = shim};
+    c.client.fd = -1;
+    /* gsutil's words are other ones (cp, ls): none of them is ours yet. */
+    c.command = strcmp(program, "gsutil") == 0 ? NULL : cli_command_find(argc, argv, is_word);
+    if (c.command == NULL) {
+        status = run_unknown(&a, program, shim, argc, argv);
+    } else {
+        for (int i = 0; i < argc; i++)
+            if (!is_word[i])
+                rest[count++] = argv[i];
+        status = run_command(&c, count, rest);
+    }
+    if (c.connect != NULL)
+        http_client_close(&c.client);
+    if (fflush(stdout) != 0 && status == CLI_OK) {
+        fprintf(stderr, "ERROR: cannot write the output: %s\n", strerror(errno));
+        status = CLI_FAILED;
+    }
+    ty_arena_clear(&a);
+    return status;
+}

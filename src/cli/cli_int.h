@@ -1,0 +1,145 @@
+/* cli_int.h -- what the files of cli share.
+ *
+ * table.c  commands.def as tables, finding a command, help     flags.c  gcloud's flag grammar
+ * spec.c   flags and YAML into a CustomJob                      target.c which server, project, region
+ * print.c  --format                                             jobs.c, logs.c, env.c, doctor.c the commands */
+#ifndef TY_CLI_INT_H
+#define TY_CLI_INT_H
+
+#include "cli/cli.h"
+#include "http/http.h"
+
+#include <jansson.h>
+
+enum cli_kind { CLI_STRING, CLI_INT, CLI_BOOL, CLI_LIST, CLI_DICT, CLI_SPEC };
+enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_INTERRUPTED = 130 };
+
+struct cli_flag {
+    const char *name; /* NULL ends a table */
+    enum cli_kind kind;
+    const char *metavar, *help;
+};
+struct cli;
+struct cli_command {
+    const char *words;      /* "ai custom-jobs create" */
+    const char *positional; /* "" for none */
+    const char *summary, *details;
+    const struct cli_flag *flags;
+    int (*run)(struct cli *c); /* NULL: main.c runs it */
+};
+extern const struct cli_command cli_commands[];
+extern const size_t cli_command_count;
+extern const struct cli_flag cli_globals[];
+
+/* A flag as given, in order. A bool's text is "true" or "false". */
+struct cli_value {
+    const struct cli_flag *flag;
+    ty_str text;
+    struct cli_value *next;
+};
+struct cli_args {
+    struct cli_value *first, **tail;
+    ty_str positional; /* for help: all words, joined by a space */
+};
+
+/* One run of one command. */
+struct cli {
+    struct ty_arena *arena;
+    const struct cli_command *command;
+    struct cli_args args;
+    bool as_gcloud; /* called by a link named gcloud */
+    const char *data_dir;
+    const char *url;     /* http://...; what people read */
+    const char *connect; /* the same, or unix:... */
+    const char *project, *region;
+    struct http_client client;
+};
+
+/* ---- table.c ---- */
+
+/* The command whose words `argv` starts with, flags between them left aside. The indices of its
+ * words are marked in is_word. NULL: none. */
+const struct cli_command *cli_command_find(int argc, char **argv, bool *is_word);
+const struct cli_command *cli_command_named(ty_str words);
+const struct cli_flag *cli_flag_find(const struct cli_command *cmd, ty_str name);
+/* The name of the list that is nearest to `wrong`, or NULL if none is near. */
+const char *cli_nearest(ty_str wrong, const char *const *names, size_t count);
+void cli_command_help(const struct cli_command *cmd, struct ty_buf *b);
+void cli_general_help(struct ty_buf *b);
+
+/* ---- flags.c ---- */
+
+/* Parse what follows the command's words. TY_INVALID_ARGUMENT with a sentence for the user. */
+TY_NODISCARD ty_err cli_args_parse(struct ty_arena *a, const struct cli_command *cmd, int argc,
+                                   char **argv, struct cli_args *ret_args);
+/* The last value of a flag; empty when it was not given. */
+ty_str cli_arg(const struct cli_args *args, const char *name);
+bool cli_arg_given(const struct cli_args *args, const char *name);
+bool cli_arg_on(const struct cli_args *args, const char *name);
+/* A CLI_INT's value, or `otherwise`. */
+int64_t cli_arg_int(const struct cli_args *args, const char *name, int64_t otherwise);
+
+/* One element of a list; for dicts with its key. */
+struct cli_item {
+    ty_str key, value;
+    struct cli_item *next;
+};
+TY_NODISCARD ty_err cli_list_split(struct ty_arena *a, ty_str text, struct cli_item **ret_items);
+TY_NODISCARD ty_err cli_dict_split(struct ty_arena *a, const char *flag, ty_str text,
+                                   struct cli_item **ret_items);
+
+/* ---- spec.c ---- */
+
+/* The pools that --worker-pool-spec describes, a new reference; NULL in *ret_pools if there are
+ * none. Errors are wrong use. */
+TY_NODISCARD ty_err cli_pools_from_flags(struct ty_arena *a, const struct cli_args *args,
+                                         json_t **ret_pools);
+/* A CustomJobSpec from the text of a --config file called `path`. */
+TY_NODISCARD ty_err cli_spec_from_yaml(ty_str text, const char *path, json_t **ret_spec);
+/* The body of a create call: `spec` (may be NULL) with flags laid over it. Takes over both. */
+TY_NODISCARD ty_err cli_job_build(struct ty_arena *a, const struct cli_args *args, json_t *spec,
+                                  json_t *pools, json_t **ret_body);
+
+/* ---- target.c ---- */
+
+/* Fill data_dir, url, connect, project, region from flags, variables and files. */
+TY_NODISCARD ty_err cli_target(struct cli *c);
+/* The data folder by --data, TRAINYARD_DATA or ~/.trainyard. */
+const char *cli_data_dir(struct cli *c);
+/* The URL the server of this data folder wrote down, or NULL. */
+const char *cli_data_url(struct ty_arena *a, const char *data_dir);
+/* A call to the server; a reply that is an error is a failure with the server's words. */
+TY_NODISCARD ty_err cli_call(struct cli *c, enum http_method method, const char *target, ty_str body,
+                             int64_t timeout_ms, json_t **ret_reply);
+/* What was not understood or did not work, as gcloud says it. Returns the exit status. */
+int cli_fail(const struct cli *c, ty_err err);
+int cli_fail_usage(const struct cli *c);
+
+/* ---- print.c ---- */
+
+/* Print a job (or an array of them) by --format; `otherwise` when none was given. Returns the exit status. */
+int cli_print(const struct cli *c, const json_t *value, const char *otherwise);
+/* The member at a dotted path, or NULL. */
+const json_t *cli_json_at(const json_t *value, ty_str path);
+bool cli_color(int fd); /* a terminal that wants colours */
+
+/* ---- env.c ---- */
+
+/* Text that a POSIX shell reads as exactly `value`. */
+void cli_shell_quote(struct ty_buf *b, const char *value);
+
+int cli_env(struct cli *c);
+int cli_custom_jobs_create(struct cli *c);
+int cli_custom_jobs_list(struct cli *c);
+int cli_custom_jobs_describe(struct cli *c);
+int cli_custom_jobs_cancel(struct cli *c);
+int cli_custom_jobs_stream_logs(struct cli *c);
+int cli_doctor(struct cli *c);
+int cli_version(struct cli *c);
+int cli_help_show(struct cli *c);
+/* ---- jobs.c: used by logs.c ---- */
+
+/* Split JOB into project, region and id (url-encoded) and set c's by it. */
+TY_NODISCARD ty_err cli_job_name(struct cli *c, ty_str job, ty_str *ret_id);
+
+#endif

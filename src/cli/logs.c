@@ -1,0 +1,208 @@
+/* logs.c -- ai custom-jobs stream-logs: a job's lines as they are printed, until it ends.
+ *
+ * One long-polled call after another (cloudlog's own route); the cursor it gives lets us go on where
+ * we were, also with another server process: a server that goes away is waited for, and no line is
+ * lost or shown twice. */
+#include "cli/cli_int.h"
+
+#include "wire/wire.h"
+
+enum {
+    WAIT_MS = 20000,        /* how long a call may hang on the server */
+    CALL_MS = WAIT_MS + 40000,
+    AWAY_MS = 10 * 60000,   /* how long a server may be away */
+    RETRY_US = 300000,
+    LINES = 1000,
+};
+
+struct follow {
+    struct cli *c;
+    ty_str id;
+    ty_str cursor;
+    const char *state; /* in the arena of the process; "" before the first answer */
+    bool done;
+    bool color, pretty;
+};
+
+/* Ctrl-C: what to say, made before it can happen, because a handler may do little. */
+static char goodbye[1024];
+static size_t goodbye_len;
+
+/* Ends the process itself: nothing of ours is open that would need closing, every line was flushed,
+ * and the call that may be under way waits up to WAIT_MS. */
+static void on_interrupt(int sig)
+{
+    (void)sig;
+    (void)!ty_write_all(STDERR_FILENO, goodbye, goodbye_len);
+    _exit(CLI_INTERRUPTED);
+}
+
+static void interrupt_prepare(const struct follow *f)
+{
+    int n = snprintf(goodbye, sizeof(goodbye),
+                     "\nStopped watching; job " TY_STR_FMT " goes on. To come back:\n"
+                     "  $ %s ai custom-jobs stream-logs "
+                     "projects/%s/locations/%s/customJobs/" TY_STR_FMT "\n",
+                     TY_STR_ARG(f->id), f->c->as_gcloud ? "gcloud" : program_invocation_name,
+                     f->c->project, f->c->region, TY_STR_ARG(f->id));
+    goodbye_len = n < 0 ? 0 : (size_t)n < sizeof(goodbye) ? (size_t)n : sizeof(goodbye) - 1;
+    struct sigaction sa = {.sa_handler = on_interrupt};
+    sigaction(SIGINT, &sa, NULL);
+}
+
+/* ---- lines ---- */
+
+static void print_piped(ty_str severity, int64_t time_ns, ty_str task, ty_str text)
+{
+    char when[64];
+    struct tm tm;
+    time_t seconds = (time_t)(time_ns / 1000000000);
+    localtime_r(&seconds, &tm);
+    strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S %z", &tm);
+    printf(TY_STR_FMT "\t%s\t" TY_STR_FMT "\t", TY_STR_ARG(severity), when, TY_STR_ARG(task));
+    fwrite(text.ptr, 1, text.len, stdout);
+    putchar('\n');
+}
+
+/* A colour of its own for each task, the same every time. */
+static void print_pretty(const struct follow *f, ty_str severity, ty_str task, ty_str text)
+{
+    static const int colors[] = {36, 32, 33, 35, 34, 96, 92, 95};
+    unsigned hash = 0;
+    for (size_t i = 0; i < task.len; i++)
+        hash = hash * 31 + (unsigned char)task.ptr[i];
+    bool service = ty_str_is(task, "service"), bad = ty_str_is(severity, "ERROR");
+    if (f->color)
+        printf("\033[%dm" TY_STR_FMT "\033[0m %s", service ? 90 : colors[hash % TY_COUNT(colors)],
+               TY_STR_ARG(task), service ? "\033[90m" : bad ? "\033[31m" : "");
+    else
+        printf(TY_STR_FMT " ", TY_STR_ARG(task));
+    fwrite(text.ptr, 1, text.len, stdout);
+    fputs(f->color && (service || bad) ? "\033[0m\n" : "\n", stdout);
+}
+
+static void print_line(const struct follow *f, const json_t *line)
+{
+    ty_str text = wire_json_get_str(line, "text"), part, t = wire_json_get_str(line, "t");
+    ty_str severity = wire_json_get_str(line, "severity"), task = wire_json_get_str(line, "task");
+    bool whole = cli_arg_on(&f->c->args, "allow-multiline-logs"), more = true;
+    int64_t time_ns = 0;
+    (void)!ty_parse_i64(t, &time_ns);
+    while (more) {
+        part = text;
+        more = !whole && ty_str_split(&text, '\n', &part);
+        if (f->pretty)
+            print_pretty(f, severity, task, part);
+        else
+            print_piped(severity, time_ns, task, part);
+    }
+}
+
+/* ---- calls ---- */
+
+static ty_err ask(struct follow *f, json_t **ret_answer)
+{
+    struct cli *c = f->c;
+    struct ty_buf b;
+    ty_buf_init(&b, 1 << 16);
+    ty_buf_addz(&b, "/trainyard/v1/projects/");
+    wire_url_encode(&b, ty_str_of(c->project));
+    ty_buf_addf(&b, "/jobs/" TY_STR_FMT "/log?waitMs=%d&limit=%d", TY_STR_ARG(f->id), WAIT_MS, LINES);
+    if (f->cursor.len > 0) {
+        ty_buf_addz(&b, "&after=");
+        wire_url_encode(&b, f->cursor);
+    }
+    if (cli_arg_given(&c->args, "task-name")) {
+        ty_buf_addz(&b, "&task=");
+        wire_url_encode(&b, cli_arg(&c->args, "task-name"));
+    }
+    ty_err err = ty_buf_check(&b, "--task-name");
+    if (err == TY_OK)
+        err = cli_call(c, HTTP_GET, b.ptr, TY_STR(""), CALL_MS, ret_answer);
+    ty_buf_clear(&b);
+    return err;
+}
+
+/* ask, while the server may be away for a time. */
+static ty_err ask_patiently(struct follow *f, json_t **ret_answer)
+{
+    int64_t since = 0;
+    for (;;) {
+        ty_err err = ask(f, ret_answer);
+        bool away = err == TY_UNAVAILABLE || err == TY_DEADLINE_EXCEEDED;
+        bool first = f->state[0] == '\0'; /* never reached it: say so at once */
+        if (!away || first) {
+            if (since != 0 && err == TY_OK)
+                fprintf(stderr, "The server is back after %" PRId64 " s.\n",
+                        (ty_boot_ms() - since) / 1000);
+            return err;
+        }
+        if (since == 0) {
+            since = ty_boot_ms();
+            fprintf(stderr,
+                    "The server at %s does not answer (%s). Its jobs run on; waiting for it up to %d "
+                    "minutes.\n",
+                    f->c->url, ty_err_message(), AWAY_MS / 60000);
+        } else if (ty_boot_ms() - since > AWAY_MS) {
+            return err;
+        }
+        usleep(RETRY_US);
+    }
+}
+
+static void take(struct follow *f, const json_t *answer)
+{
+    json_t *line;
+    size_t i;
+    ty_str cursor = wire_json_get_str(answer, "next");
+    json_array_foreach(json_object_get(answer, "lines"), i, line)
+    {
+        print_line(f, line);
+    }
+    fflush(stdout);
+    if (cursor.len > 0)
+        f->cursor = ty_str_dup(f->c->arena, cursor);
+    f->state = ty_cstr(f->c->arena, wire_json_get_str(answer, "state"));
+    f->done = json_is_true(json_object_get(answer, "done"));
+}
+
+/* The last word: the state, and why, on stderr. */
+static int finish(struct follow *f)
+{
+    struct cli *c = f->c;
+    json_t *job;
+    bool good = strcmp(f->state, "JOB_STATE_SUCCEEDED") == 0;
+    fprintf(stderr, "Job " TY_STR_FMT " ended: %s\n", TY_STR_ARG(f->id), f->state);
+    const char *path = ty_format(c->arena, "/v1/projects/%s/locations/%s/customJobs/" TY_STR_FMT,
+                                 c->project, c->region, TY_STR_ARG(f->id));
+    if (!good && cli_call(c, HTTP_GET, path, TY_STR(""), CALL_MS, &job) == TY_OK) {
+        ty_str why = wire_json_get_str(json_object_get(job, "error"), "message");
+        if (why.len > 0)
+            fprintf(stderr, TY_STR_FMT "\n", TY_STR_ARG(why));
+        json_decref(job);
+    }
+    return good || c->as_gcloud ? CLI_OK : CLI_FAILED;
+}
+
+int cli_custom_jobs_stream_logs(struct cli *c)
+{
+    struct follow f = {.c = c, .state = ""};
+    ty_err err = cli_target(c);
+    if (err != TY_OK)
+        return cli_fail(c, err);
+    if (cli_job_name(c, c->args.positional, &f.id) != TY_OK)
+        return cli_fail_usage(c);
+    fprintf(stderr, "Using endpoint [%s/]\n", c->url);
+    f.pretty = isatty(STDOUT_FILENO);
+    f.color = f.pretty && cli_color(STDOUT_FILENO);
+    interrupt_prepare(&f);
+    while (!f.done) {
+        json_t *answer;
+        err = ask_patiently(&f, &answer);
+        if (err != TY_OK)
+            return cli_fail(c, err);
+        take(&f, answer);
+        json_decref(answer);
+    }
+    return finish(&f);
+}

@@ -1,0 +1,184 @@
+/* table.c -- commands.def as tables; finding the command of a command line; help. */
+#include "cli/cli_int.h"
+
+#define cli_help cli_help_show /* the row "help" runs cli_help_show: cli_help is the public list */
+#define GLOBAL(...)
+#define FLAG(...)                                                 {__VA_ARGS__},
+#define END                                                       {NULL, CLI_BOOL, NULL, NULL}};
+#define COMMAND(name, words, positional, summary, details)        static const struct cli_flag name##_flags[] = {
+#define ELSEWHERE(name, words, positional, summary, details)      static const struct cli_flag name##_flags[] = {
+#include "cli/commands.def"
+#undef FLAG
+#undef END
+#undef COMMAND
+#undef ELSEWHERE
+
+#define FLAG(...)
+#define END
+#define COMMAND(name, words, positional, summary, details)                                         \
+    {words, positional, summary, details, name##_flags, cli_##name},
+#define ELSEWHERE(name, words, positional, summary, details)                                       \
+    {words, positional, summary, details, name##_flags, NULL},
+const struct cli_command cli_commands[] = {
+#include "cli/commands.def"
+};
+const size_t cli_command_count = TY_COUNT(cli_commands);
+#undef GLOBAL
+#undef COMMAND
+#undef ELSEWHERE
+#undef cli_help
+
+#define GLOBAL(...) {__VA_ARGS__},
+#define COMMAND(name, words, positional, summary, details)
+#define ELSEWHERE(name, words, positional, summary, details)
+const struct cli_flag cli_globals[] = {
+#include "cli/commands.def"
+    {NULL, CLI_BOOL, NULL, NULL}};
+
+static const struct cli_flag *flag_in(const struct cli_flag *flags, ty_str name)
+{
+    for (; flags->name != NULL; flags++)
+        if (ty_str_is(name, flags->name))
+            return flags;
+    return NULL;
+}
+
+const struct cli_flag *cli_flag_find(const struct cli_command *cmd, ty_str name)
+{
+    const struct cli_flag *found = cmd != NULL ? flag_in(cmd->flags, name) : NULL;
+    return found != NULL ? found : flag_in(cli_globals, name);
+}
+
+const struct cli_command *cli_command_named(ty_str words)
+{
+    for (size_t i = 0; i < cli_command_count; i++)
+        if (ty_str_is(words, cli_commands[i].words))
+            return &cli_commands[i];
+    return NULL;
+}
+
+/* gcloud takes flags anywhere, so "--project x ai custom-jobs list" has to be read before the
+ * command is known: a flag without "=" takes the next word if it is a global one with a value. */
+static bool takes_next(const char *arg)
+{
+    ty_str rest = ty_str_of(arg + 2), name;
+    if (ty_str_split(&rest, '=', &name))
+        return false;
+    const struct cli_flag *f = flag_in(cli_globals, name);
+    return f != NULL && f->kind != CLI_BOOL;
+}
+
+enum { MAX_WORDS = 3 }; /* in the longest command */
+
+const struct cli_command *cli_command_find(int argc, char **argv, bool *is_word)
+{
+    char joined[256] = "";
+    int at[MAX_WORDS], count = 0;
+    for (int i = 0; i < argc && count < MAX_WORDS; i++) {
+        if (argv[i][0] == '-') {
+            if (strcmp(argv[i], "--") == 0)
+                break;
+            i += argv[i][1] == '-' && takes_next(argv[i]) ? 1 : 0;
+            continue;
+        }
+        if (count == 0 && (strcmp(argv[i], "beta") == 0 || strcmp(argv[i], "alpha") == 0)) {
+            is_word[i] = true; /* gcloud's tracks: the same commands here */
+            continue;
+        }
+        size_t n = strlen(joined);
+        snprintf(joined + n, sizeof(joined) - n, "%s%s", count > 0 ? " " : "", argv[i]);
+        at[count++] = i;
+        const struct cli_command *found = cli_command_named(ty_str_of(joined));
+        if (found != NULL) {
+            for (int k = 0; k < count; k++)
+                is_word[at[k]] = true;
+            return found;
+        }
+    }
+    return NULL;
+}
+
+/* Levenshtein's distance of two short names; 99 for long ones. */
+static int distance(ty_str a, const char *b)
+{
+    enum { LONGEST = 40 };
+    int row[LONGEST + 1];
+    size_t n = strlen(b);
+    if (a.len > LONGEST || n > LONGEST)
+        return 99;
+    for (size_t j = 0; j <= n; j++)
+        row[j] = (int)j;
+    for (size_t i = 1; i <= a.len; i++) {
+        int diagonal = row[0];
+        row[0] = (int)i;
+        for (size_t j = 1; j <= n; j++) {
+            int above = row[j], best = diagonal + (a.ptr[i - 1] != b[j - 1]);
+            best = above + 1 < best ? above + 1 : best;
+            best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
+            diagonal = above;
+            row[j] = best;
+        }
+    }
+    return row[n];
+}
+
+const char *cli_nearest(ty_str wrong, const char *const *names, size_t count)
+{
+    const char *best = NULL;
+    int least = (int)(wrong.len / 3) + 2; /* further away is no help */
+    for (size_t i = 0; i < count; i++) {
+        int d = distance(wrong, names[i]);
+        if (d < least) {
+            least = d;
+            best = names[i];
+        }
+    }
+    return best;
+}
+
+static void flag_help(const struct cli_flag *f, struct ty_buf *b)
+{
+    char left[80];
+    const char *given = f->kind == CLI_BOOL ? "" : "=";
+    snprintf(left, sizeof(left), "--%s%s%s", f->name, given, f->metavar);
+    if (strlen(left) > 26)
+        ty_buf_addf(b, "  %s\n  %26s  %s\n", left, "", f->help);
+    else
+        ty_buf_addf(b, "  %-26s  %s\n", left, f->help);
+}
+
+void cli_command_help(const struct cli_command *cmd, struct ty_buf *b)
+{
+    ty_buf_addf(b, "trainyard %s%s%s [flags]\n\n%s.\n", cmd->words, cmd->positional[0] ? " " : "",
+                cmd->positional, cmd->summary);
+    if (cmd->details[0] != '\0')
+        ty_buf_addf(b, "%s\n", cmd->details);
+    ty_buf_addz(b, "\nFlags:\n");
+    for (const struct cli_flag *f = cmd->flags; f->name != NULL; f++)
+        flag_help(f, b);
+    for (const struct cli_flag *f = cli_globals; f->name != NULL; f++)
+        flag_help(f, b);
+}
+
+static void commands_help(struct ty_buf *b)
+{
+    for (size_t i = 0; i < cli_command_count; i++)
+        ty_buf_addf(b, "  %-28s  %s\n", cli_commands[i].words, cli_commands[i].summary);
+}
+
+void cli_general_help(struct ty_buf *b)
+{
+    ty_buf_addz(b, "trainyard runs Vertex AI training jobs on your own machine.\n\nCommands:\n");
+    commands_help(b);
+    ty_buf_addz(b, "\nMore about one: trainyard help COMMAND. Exit status: 0 done, 1 it failed, 2 wrong "
+                   "use.\n");
+}
+
+void cli_help(FILE *out)
+{
+    struct ty_buf b;
+    ty_buf_init(&b, 1 << 16);
+    commands_help(&b);
+    fputs(b.ptr, out);
+    ty_buf_clear(&b);
+}

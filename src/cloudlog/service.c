@@ -1,0 +1,150 @@
+/* service.c -- what Trainyard itself says about a job: lines of task "service", made from its rows.
+ *
+ * Each has a time and an ordinal. Times come from the rows, pushed up where they would not increase
+ * (several things at once, a clock set back, a log line written in between), so they are
+ * the same whenever asked. Ordinals number the things that can happen, so that a follower knows
+ * what it has seen even when a row's time is older than a log line it was given already:
+ *
+ *   0         accepted
+ *   1..       warnings
+ *   100k      waiting for the place of attempt k
+ *   100k + 1  attempt k starts       100k + 2  all its replicas run
+ *   100k + 3  being cancelled        100k + 4  it ended and the job goes on
+ *   2000000000  the job ended */
+#include "cloudlog/cloudlog_int.h"
+
+#include "exec/exec.h"
+
+enum {
+    MAX_WARNINGS = 90,
+    WARNINGS_BYTES = 64 << 10,
+    LINES_A_ATTEMPT = 4,
+    LINES_OTHER = MAX_WARNINGS + 4, /* accepted, queued, cancelling, ended */
+    ORDINAL_ENDED = 2000000000,
+};
+
+struct builder {
+    struct ty_arena *arena;
+    const struct job *job;
+    struct log_line *lines;
+    size_t count;
+};
+
+static void add_line(struct builder *b, int64_t ordinal, int64_t time_ns, const char *severity,
+                     const char *text)
+{
+    if (b->count > 0 && time_ns <= b->lines[b->count - 1].time_ns)
+        time_ns = b->lines[b->count - 1].time_ns + 1;
+    b->lines[b->count++] = (struct log_line){.time_ns = time_ns,
+                                             .job = b->job,
+                                             .ordinal = ordinal,
+                                             .severity = severity,
+                                             .pool = -1,
+                                             .index = -1,
+                                             .stream = 's',
+                                             .text = ty_str_of(text)};
+}
+
+static void add_accepted(struct builder *b, const struct cloudlog *c)
+{
+    const struct job *job = b->job;
+    add_line(b, 0, job->create_ns, "INFO",
+             ty_format(b->arena, "Job '" TY_STR_FMT "' accepted: %d replica%s.",
+                       TY_STR_ARG(job->display_name), job->replicas,
+                       job->replicas == 1 ? "" : "s"));
+    if (!c->warnings)
+        return;
+    struct ty_buf words;
+    ty_buf_init(&words, WARNINGS_BYTES);
+    c->warnings(job->body, &words);
+    ty_str rest = ty_buf_str(&words), line;
+    bool more = true;
+    for (int n = 1; more && n <= MAX_WARNINGS; n++) {
+        more = ty_str_split(&rest, '\n', &line);
+        if (line.len > 0)
+            add_line(b, n, job->create_ns, "WARNING", ty_cstr(b->arena, line));
+    }
+    ty_buf_clear(&words);
+}
+
+static int64_t later(int64_t x, int64_t y)
+{
+    return x > y ? x : y;
+}
+
+static void add_attempt(struct builder *b, const struct cloudlog *c, const struct attempt *t,
+                        bool job_goes_on)
+{
+    int64_t base = INT64_C(100) * t->number;
+    if (t->number == 1)
+        add_line(
+            b, base + 1, t->start_ns, "INFO",
+            ty_format(b->arena,
+                      "Starting %d replica%s (attempt 1), %.3f seconds after the job was accepted.",
+                      b->job->replicas, b->job->replicas == 1 ? "" : "s",
+                      (double)later(t->start_ns - b->job->create_ns, 0) / 1e9));
+    else
+        add_line(b, base + 1, t->start_ns, "INFO",
+                 ty_format(b->arena, "Starting %d replica%s again (attempt %d).", b->job->replicas,
+                           b->job->replicas == 1 ? "" : "s", t->number));
+    if (t->running_ns > 0)
+        add_line(b, base + 2, t->running_ns, "INFO",
+                 ty_format(b->arena, "All replicas are running (attempt %d).", t->number));
+    if (t->state != ATTEMPT_ENDED || !job_goes_on)
+        return;
+    int64_t last_ns = exec_log_last_ns(c->data_dir, t->job_id, t->number);
+    bool why = t->message.len > 0;
+    add_line(b, base + 4, later(t->end_ns, last_ns + 1), "WARNING",
+             ty_format(b->arena,
+                       "Attempt %d ended (" TY_STR_FMT ")%s" TY_STR_FMT
+                       "%s The job is tried again.",
+                       t->number, TY_STR_ARG(t->outcome), why ? ": " : "", TY_STR_ARG(t->message),
+                       why && ty_str_ends(t->message, TY_STR(".")) ? "" : "."));
+}
+
+static void add_waiting(struct builder *b, size_t attempt_count)
+{
+    const struct job *job = b->job;
+    if (job->state == JOB_STATE_QUEUED) {
+        bool why = job->wait_reason.len > 0;
+        add_line(b, 100 * ((int64_t)attempt_count + 1), job->update_ns, "INFO",
+                 ty_format(b->arena, "Job is queued%s" TY_STR_FMT, why ? ": " : ".",
+                           TY_STR_ARG(job->wait_reason)));
+    }
+    if (job->state == JOB_STATE_CANCELLING)
+        add_line(b, 100 * (int64_t)attempt_count + 3, job->update_ns, "NOTICE",
+                 "Job is being cancelled: its replicas are told to stop.");
+}
+
+static void add_ended(struct builder *b, const struct cloudlog *c, size_t attempt_count)
+{
+    const struct job *job = b->job;
+    int64_t last_ns =
+        attempt_count > 0 ? exec_log_last_ns(c->data_dir, job->id, (int)attempt_count) : 0;
+    int64_t time_ns = later(job->end_ns, last_ns + 1);
+    bool why = job->error_message.len > 0;
+    if (job->state == JOB_STATE_SUCCEEDED)
+        add_line(b, ORDINAL_ENDED, time_ns, "INFO", "Job completed successfully.");
+    else
+        add_line(b, ORDINAL_ENDED, time_ns, job->state == JOB_STATE_FAILED ? "ERROR" : "NOTICE",
+                 ty_format(b->arena, "Job %s%s" TY_STR_FMT,
+                           job->state == JOB_STATE_FAILED ? "failed" : "was cancelled",
+                           why ? ": " : ".", TY_STR_ARG(job->error_message)));
+}
+
+void service_lines(const struct cloudlog *c, struct ty_arena *a, const struct job *job,
+                   const struct attempt *attempts, size_t attempt_count,
+                   struct log_line **ret_lines, size_t *ret_count)
+{
+    struct builder b = {.arena = a, .job = job};
+    b.lines = ty_new_array(a, struct log_line, LINES_OTHER + LINES_A_ATTEMPT * attempt_count);
+    bool final = job_state_is_final(job->state);
+    add_accepted(&b, c);
+    for (size_t i = 0; i < attempt_count; i++)
+        add_attempt(&b, c, &attempts[i], !final || i + 1 < attempt_count);
+    add_waiting(&b, attempt_count);
+    if (final)
+        add_ended(&b, c, attempt_count);
+    *ret_lines = b.lines;
+    *ret_count = b.count;
+}

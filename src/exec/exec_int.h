@@ -1,0 +1,217 @@
+/* exec_int.h -- shared by the files of exec. */
+#ifndef TY_EXEC_INT_H
+#define TY_EXEC_INT_H
+
+#include "exec/exec.h"
+
+#include "joblog/joblog.h"
+
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/un.h>
+
+/* ---- the attempt's folder (attempt.c) ---- */
+
+TY_NODISCARD ty_err attempt_open(const char *data_dir, int64_t job_id, int attempt, int *ret_dirfd);
+/* The address of `ctl` in an open folder, by way of /proc/self/fd: a path of any length fits. */
+void attempt_ctl_address(int dirfd, struct sockaddr_un *ret_address);
+/* Is a conductor alive? `lock_fd` may be a descriptor inherited from it. */
+bool attempt_lock_held(int lock_fd);
+
+/* ---- the plan as a file (spec.c) ---- */
+
+TY_NODISCARD ty_err spec_write(int dirfd, const struct exec_plan *plan);
+TY_NODISCARD ty_err spec_read(struct ty_arena *a, int dirfd, struct exec_plan *ret_plan);
+
+/* ---- the journal (journal.c) ---- */
+
+enum {
+    JOURNAL_FORMAT = 1,
+    JOURNAL_BYTES = 4 << 20,       /* no journal is longer */
+    JOURNAL_RESERVE_BYTES = 16384, /* kept free for the end record */
+    JOURNAL_MESSAGE_BYTES = 4096,  /* three times that, escaped, fits into the reserve */
+};
+struct journal {
+    int fd;
+    int64_t size; /* bytes of whole records */
+};
+/* TY_ALREADY_EXISTS: somebody else decided already. */
+TY_NODISCARD ty_err journal_create(struct journal *j, int dirfd);
+/* Append one record; `fields` is what journal_field made, or empty. */
+TY_NODISCARD ty_err journal_add(struct journal *j, const char *kind, ty_str fields);
+void journal_field(struct ty_buf *b, const char *key, ty_str value);
+void journal_field_int(struct ty_buf *b, const char *key, int64_t value);
+void journal_close(struct journal *j);
+/* What the records say. phase is EXEC_ENDED, EXEC_FENCED, or EXEC_LOST for one without an end
+ * (the lock tells whether it is alive). TY_DATA_LOSS names the line; TY_FAILED_PRECONDITION: a
+ * newer format. */
+TY_NODISCARD ty_err journal_parse(struct ty_arena *a, ty_str text, struct exec_look *ret_look);
+
+/* ---- what an exit means (rules.c) ---- */
+
+enum { RULES_RESTARTS = 5 }; /* in place, for each replica */
+
+enum rules_verdict {
+    RULES_GO_ON,     /* this replica is done, the job is not */
+    RULES_SUCCEEDED, /* the chief is done */
+    RULES_RESTART,   /* start this replica again */
+    RULES_FAILED,
+};
+struct rules_exit {
+    bool chief;
+    int wait_status;
+    bool out_of_memory; /* the kernel killed for memory meanwhile */
+    int restarts;       /* of this replica so far */
+};
+struct rules_answer {
+    enum rules_verdict verdict;
+    bool retry; /* failed: the whole job may be tried again */
+    ty_err code;
+};
+struct rules_answer rules_decide(const struct exec_plan *plan, const struct rules_exit *e);
+/* "The replica workerpool0-0 exited with a non-zero status of 1." */
+void rules_describe(struct ty_buf *b, const struct exec_replica *r, const struct rules_exit *e);
+
+/* ---- processes of a replica (replica.c) ---- */
+
+enum isolation { ISOLATION_PID, ISOLATION_USER, ISOLATION_SWEEP };
+enum isolation isolation_get(void);
+
+enum { STREAM_OUT, STREAM_ERR, STREAM_COUNT };
+
+enum source_kind { SOURCE_LISTEN, SOURCE_PEER, SOURCE_STATUS, SOURCE_PROCESS, SOURCE_STREAM };
+/* One descriptor the conductor waits for. fd -1: closed. */
+struct source {
+    enum source_kind kind;
+    int fd;
+    struct replica *replica;
+    int stream;
+};
+
+struct stream {
+    struct source source;
+    struct ty_buf line;  /* the beginning of a line whose end has not come */
+    bool line_continues; /* part of this line is in the log already */
+};
+
+enum replica_state {
+    REPLICA_STARTING, /* the process is there, the command is not yet */
+    REPLICA_RUNNING,
+    REPLICA_GONE, /* it and all its descendants */
+};
+struct replica {
+    const struct exec_replica *plan;
+    enum replica_state state;
+    struct source status, process;
+    struct stream streams[STREAM_COUNT];
+    bool started;     /* the command is, or was, there */
+    bool exited;      /* the command has ended (its descendants may not have) ... */
+    int wait_status;  /* ... this way */
+    int start_errno;  /* why it could not be started; 0: it could */
+    bool exec_failed; /* it was the command itself that could not be started */
+    bool judged;      /* its end has been dealt with */
+    bool restart_due; /* to be started again as soon as its output is read */
+    int restarts;
+    bool log_over; /* past the ceiling: lines are counted and dropped */
+    int64_t log_bytes, dropped_bytes, dropped_lines;
+};
+/* What all replicas of a conductor share. */
+struct replica_setup {
+    int dirfd;   /* the attempt's folder */
+    int lock_fd; /* the conductor's lock: held = the conductor lives */
+    int64_t job_id;
+    int attempt;
+    struct rlimit files; /* the limit the command gets */
+};
+/* Make its processes and pipes. It reports through `status`. */
+TY_NODISCARD ty_err replica_start(struct replica *r, const struct replica_setup *setup);
+/* Read what its status pipe has; sets state, exited, wait_status, start_errno. */
+void replica_read_status(struct replica *r);
+/* Its process is gone: reap it, and see to it that no descendant is left. */
+void replica_reap(struct replica *r, const struct replica_setup *setup);
+/* SIGTERM or SIGKILL to the whole tree. */
+void replica_signal(struct replica *r, const struct replica_setup *setup, int sig);
+
+/* ---- processes by their mark (sweep.c) ---- */
+
+/* Signal all processes of an attempt (of one replica, unless it is NULL). Returns how many there
+ * were. */
+int sweep_signal(int64_t job_id, int attempt, const struct exec_replica *replica, int sig);
+/* Kill until none is left, or for limit_ms. */
+void sweep_kill(int64_t job_id, int attempt, const struct exec_replica *replica, int64_t limit_ms);
+
+/* ---- the conductor (conductor.c, peers.c, output.c) ---- */
+
+enum { CONDUCTOR_PEERS = 16 };
+
+struct conductor {
+    struct ty_arena arena;
+    int64_t job_id;
+    int attempt;
+    int dirfd, lock_fd, epoll_fd;
+    struct journal journal;
+    struct exec_plan plan;
+    struct replica_setup setup;
+    struct replica *replicas;
+    size_t replica_count; /* started ones */
+
+    /* who is told, and who may cancel (peers.c) */
+    struct source listener;
+    struct source peers[CONDUCTOR_PEERS];
+    bool cancel_asked;
+    bool log_news;       /* lines were written that nobody was told of */
+    int64_t log_told_ms; /* when they were told last */
+
+    /* the log (output.c) */
+    struct joblog_writer log;
+    bool log_stuck;       /* it cannot be written: pipes are left alone until it can */
+    int64_t log_retry_ms; /* when to try again */
+    bool log_unsynced;
+    int64_t log_sync_ms; /* when to sync */
+    bool log_finished;   /* the last words are said */
+    bool log_lost;       /* given up: what was not written is lost */
+
+    /* how it goes (conductor.c) */
+    bool running;
+    int64_t begin_ms, running_ms; /* CLOCK_BOOTTIME */
+    int64_t oom_kills;            /* /proc/vmstat, before */
+    const char *outcome;          /* NULL: still going */
+    bool retry;
+    ty_err code;
+    struct ty_buf message;
+    int64_t kill_ms; /* SIGKILL is due; INT64_MAX: not, or done */
+    int64_t gone_ms; /* when the last replica was gone; 0: not yet */
+};
+/* Run an attempt. `peer_fd` is the connection of the server that asked for it. Returns the exit
+ * status. */
+int conductor_run(const char *data_dir, int64_t job_id, int attempt, int peer_fd);
+
+/* Wait for `s` to be readable. */
+void source_open(struct conductor *c, struct source *s);
+void source_close(struct source *s);
+
+TY_NODISCARD ty_err peers_listen(struct conductor *c);
+void peers_add(struct conductor *c, int fd);
+void peers_accept(struct conductor *c);
+void peers_read(struct conductor *c, struct source *peer);
+void peers_tell(struct conductor *c, char what);
+void peers_tell_log(struct conductor *c, int64_t now_ms); /* at most every 50 ms */
+int64_t peers_next_ms(const struct conductor *c);
+void peers_close(struct conductor *c);
+
+/* Read what is in a pipe now, once. */
+void output_read(struct conductor *c, struct stream *s);
+/* The replica is gone: read all there is and close. Does nothing while the log is stuck. */
+void output_drain(struct conductor *c, struct replica *r);
+bool output_drained(const struct replica *r);
+/* A line of our own. */
+void output_say(struct conductor *c, const char *fmt, ...) TY_PRINTF(2, 3);
+/* All is read: say, once, what was dropped. */
+void output_finish(struct conductor *c);
+void output_flush(struct conductor *c);
+void output_tick(struct conductor *c, int64_t now_ms);
+int64_t output_next_ms(const struct conductor *c);
+/* Nothing waits any more: all is written, or given up. */
+bool output_settled(const struct conductor *c);
+
+#endif

@@ -1,0 +1,350 @@
+/* plan.c -- from a job's spec to what each replica runs: command line and environment.
+ *
+ * The environment is, later ones winning: the server's own (without what would lead a client to
+ * Google or tell our own tests what to break), what points clients here, the variables of Vertex
+ * and of the frameworks, the user's. TRAINYARD_ATTEMPT and TRAINYARD_REPLICA are the marks by which
+ * sweep.c finds processes, so a user's value for them is ignored.
+ *
+ * Replicas talk to each other over 127.0.0.1, one port each. */
+#include "exec/exec_int.h"
+
+#include "wire/wire.h"
+
+enum {
+    PLAN_POOLS = 4,
+    PLAN_REPLICAS = 4096,
+    PLAN_DAYS = 3652,                   /* ten years of run time are as good as for ever */
+    PLAN_STRING_BYTES = 128 * 1024 - 1, /* the kernel's limit for one argument or variable */
+};
+
+const char *exec_task_type(int pool)
+{
+    static const char *const types[PLAN_POOLS] = {"chief", "worker", "ps", "evaluator"};
+    ty_assert(pool >= 0 && pool < PLAN_POOLS);
+    return types[pool];
+}
+
+/* ---- reading the spec ---- */
+
+static const json_t *pools_of(const json_t *spec)
+{
+    return json_object_get(spec, "workerPoolSpecs");
+}
+
+/* An empty pool ({}) has no replicas; one that says what to run but not how many has one. */
+static int64_t pool_replicas(const json_t *pool)
+{
+    const json_t *count = json_object_get(pool, "replicaCount");
+    int64_t n = 0;
+    if (json_is_integer(count))
+        n = json_integer_value(count);
+    else if (json_is_string(count))
+        n = ty_parse_i64(ty_str_of(json_string_value(count)), &n) == TY_OK ? n : 0;
+    else
+        n = json_object_size(pool) > 0;
+    return n < 0 ? 0 : n > PLAN_REPLICAS ? PLAN_REPLICAS + 1 : n;
+}
+
+int exec_replica_count(const json_t *spec)
+{
+    int64_t total = 0;
+    for (size_t i = 0; i < json_array_size(pools_of(spec)); i++)
+        total += pool_replicas(json_array_get(pools_of(spec), i));
+    return total > INT_MAX ? INT_MAX : (int)total;
+}
+
+int64_t exec_timeout_ms(const struct ty_config *config, const json_t *spec)
+{
+    ty_str text = wire_json_get_str(json_object_get(spec, "scheduling"), "timeout");
+    int64_t ms = 0;
+    if (text.len > 0 && wire_duration_parse(text, &ms) == TY_OK && ms > 0)
+        return ms < PLAN_DAYS * INT64_C(86400000) ? ms : PLAN_DAYS * INT64_C(86400000);
+    return config->default_timeout_s * 1000;
+}
+
+/* ---- environments ---- */
+
+struct env {
+    struct ty_arena *a;
+    char **list; /* NULL-ended */
+    size_t count, cap;
+};
+
+static bool env_same_name(const char *item, ty_str name)
+{
+    return strncmp(item, name.ptr, name.len) == 0 && item[name.len] == '=';
+}
+
+static void env_reserve(struct env *e, size_t more)
+{
+    if (e->count + more + 1 <= e->cap)
+        return;
+    size_t cap = (e->count + more + 1) * 2;
+    char **list = ty_new_array(e->a, char *, cap);
+    if (e->count)
+        memcpy(list, e->list, e->count * sizeof *list);
+    e->list = list;
+    e->cap = cap;
+}
+
+/* "NAME=VALUE", replacing an earlier NAME in its place. The string is kept, not copied. */
+static void env_put(struct env *e, char *item)
+{
+    ty_str rest = ty_str_of(item), name;
+    ty_str_split(&rest, '=', &name);
+    for (size_t i = 0; i < e->count; i++)
+        if (env_same_name(e->list[i], name)) {
+            e->list[i] = item;
+            return;
+        }
+    env_reserve(e, 1);
+    e->list[e->count++] = item;
+}
+
+static struct env env_copy(const struct env *from)
+{
+    struct env e = {.a = from->a};
+    env_reserve(&e, from->count + 16);
+    memcpy(e.list, from->list, from->count * sizeof *e.list);
+    e.count = from->count;
+    return e;
+}
+
+/* Variables of the server that no replica may see. */
+static bool env_is_private(ty_str item)
+{
+    static const char *const prefixes[] = {
+        "TY_",           "TRAINYARD_",  "GOOGLE_",      "CLOUDSDK_",    "GCLOUD_",
+        "GCE_METADATA_", "AIP_",        "CLOUD_ML_",    "TF_CONFIG=",   "RANK=",
+        "CLUSTER_SPEC=", "WORLD_SIZE=", "MASTER_ADDR=", "MASTER_PORT=", "STORAGE_EMULATOR_HOST=",
+    };
+    for (size_t i = 0; i < TY_COUNT(prefixes); i++)
+        if (ty_str_starts(item, ty_str_of(prefixes[i])))
+            return true;
+    return false;
+}
+
+/* What all replicas of the job have in common. */
+static struct env env_base(struct ty_arena *a, const struct exec_job *job)
+{
+    struct env e = {.a = a};
+    /* First, so that a sweep finds the mark early. */
+    env_put(&e, ty_format(a, "TRAINYARD_ATTEMPT=%" PRId64 "/%d", job->id, job->attempt));
+    for (char **item = environ; *item; item++)
+        /* The plan is JSON, so a variable that is not UTF-8 cannot pass. */
+        if (!env_is_private(ty_str_of(*item)) && ty_utf8_valid(ty_str_of(*item)))
+            env_put(&e, ty_cstr(a, ty_str_of(*item)));
+    env_put(&e, ty_format(a, "PYTHONUNBUFFERED=1")); /* prints arrive when they are printed */
+    for (const char *const *item = job->client_env; item && *item; item++)
+        env_put(&e, ty_cstr(a, ty_str_of(*item)));
+    env_put(&e, ty_format(a, "CLOUD_ML_PROJECT_ID=" TY_STR_FMT, TY_STR_ARG(job->project)));
+    env_put(&e, ty_format(a, "CLOUD_ML_REGION=" TY_STR_FMT, TY_STR_ARG(job->region)));
+    env_put(&e, ty_format(a, "CLOUD_ML_JOB_ID=%" PRId64, job->id));
+    ty_str output =
+        wire_json_get_str(json_object_get(job->spec, "baseOutputDirectory"), "outputUriPrefix");
+    while (output.len > 1 && ty_str_ends(output, TY_STR("/")))
+        output.len--;
+    if (output.len > 0) {
+        env_put(&e, ty_format(a, "AIP_MODEL_DIR=" TY_STR_FMT "/model/", TY_STR_ARG(output)));
+        env_put(&e,
+                ty_format(a, "AIP_CHECKPOINT_DIR=" TY_STR_FMT "/checkpoints/", TY_STR_ARG(output)));
+        env_put(&e,
+                ty_format(a, "AIP_TENSORBOARD_LOG_DIR=" TY_STR_FMT "/logs/", TY_STR_ARG(output)));
+    }
+    env_put(&e, ty_format(a, "MASTER_ADDR=127.0.0.1"));
+    env_put(&e, ty_format(a, "MASTER_PORT=%d", job->ports[0]));
+    env_put(&e, ty_format(a, "WORLD_SIZE=%d", exec_replica_count(job->spec)));
+    return e;
+}
+
+static ty_err env_add_user(struct env *e, const json_t *container, int pool)
+{
+    const json_t *list = json_object_get(container, "env");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        ty_str name = wire_json_get_str(json_array_get(list, i), "name");
+        ty_str value = wire_json_get_str(json_array_get(list, i), "value");
+        if (name.len == 0 || memchr(name.ptr, '=', name.len))
+            return ty_fail(TY_INVALID_ARGUMENT,
+                           "workerPoolSpecs[%d].containerSpec.env[%zu].name: must not be empty or "
+                           "contain '='",
+                           pool, i);
+        if (ty_str_is(name, "TRAINYARD_ATTEMPT") || ty_str_is(name, "TRAINYARD_REPLICA"))
+            continue;
+        env_put(e, ty_format(e->a, TY_STR_FMT "=" TY_STR_FMT, TY_STR_ARG(name), TY_STR_ARG(value)));
+    }
+    return TY_OK;
+}
+
+/* ---- the cluster variables ---- */
+
+/* {"workerpool0":["127.0.0.1:20000"],…}, or with TensorFlow's names and without the evaluators. */
+static char *cluster_text(struct ty_arena *a, const struct exec_plan *plan, bool tensorflow)
+{
+    struct ty_buf b;
+    ty_buf_init(&b, PLAN_STRING_BYTES + 1);
+    ty_buf_addc(&b, '{');
+    int open_pool = -1;
+    for (size_t i = 0; i < plan->replica_count; i++) {
+        const struct exec_replica *r = &plan->replicas[i];
+        if (tensorflow && r->pool == 3)
+            continue;
+        if (r->pool == open_pool) {
+            ty_buf_addc(&b, ',');
+        } else {
+            ty_buf_addz(&b, open_pool >= 0 ? "]," : "");
+            if (tensorflow)
+                ty_buf_addf(&b, "\"%s\":[", exec_task_type(r->pool));
+            else
+                ty_buf_addf(&b, "\"workerpool%d\":[", r->pool);
+            open_pool = r->pool;
+        }
+        ty_buf_addf(&b, "\"127.0.0.1:%d\"", r->port);
+    }
+    ty_buf_addz(&b, "]}");
+    char *text = b.full ? NULL : ty_cstr(a, ty_buf_str(&b));
+    ty_buf_clear(&b);
+    return text;
+}
+
+static char *job_text(struct ty_arena *a, const json_t *spec)
+{
+    struct ty_buf b;
+    ty_buf_init(&b, PLAN_STRING_BYTES);
+    wire_json_dump(&b, spec);
+    char *text = b.full ? NULL : ty_cstr(a, ty_buf_str(&b));
+    ty_buf_clear(&b);
+    return text;
+}
+
+/* NAME={"cluster":…,"environment":"cloud","task":…,"job":…}. The spec is left out when the variable
+ * would be longer than the kernel takes. */
+static char *cluster_variable(struct ty_arena *a, const char *name, const char *cluster,
+                              const char *type, int index, const char *job)
+{
+    char *item = ty_format(a,
+                           "%s={\"cluster\":%s,\"environment\":\"cloud\","
+                           "\"task\":{\"type\":\"%s\",\"index\":%d}",
+                           name, cluster, type, index);
+    if (job && strlen(item) + strlen(job) + 16 < PLAN_STRING_BYTES)
+        return ty_format(a, "%s,\"job\":%s}", item, job);
+    return ty_format(a, "%s}", item);
+}
+
+/* ---- replicas ---- */
+
+static ty_err build_argv(struct ty_arena *a, const json_t *container, int pool, char ***ret_argv)
+{
+    const json_t *command = json_object_get(container, "command");
+    const json_t *args = json_object_get(container, "args");
+    size_t first = json_array_size(command), count = first + json_array_size(args);
+    if (count == 0)
+        return ty_fail(TY_INVALID_ARGUMENT,
+                       "workerPoolSpecs[%d].containerSpec: command or args must say what to run",
+                       pool);
+    char **argv = ty_new_array(a, char *, count + 1);
+    for (size_t i = 0; i < count; i++) {
+        const json_t *from =
+            i < first ? json_array_get(command, i) : json_array_get(args, i - first);
+        argv[i] = ty_cstr(a, ty_str_of(json_string_value(from)));
+        if (strlen(argv[i]) > PLAN_STRING_BYTES)
+            return ty_fail(
+                TY_INVALID_ARGUMENT,
+                "workerPoolSpecs[%d].containerSpec: argument %zu is longer than %d bytes", pool, i,
+                PLAN_STRING_BYTES);
+    }
+    if (argv[0][0] == '\0')
+        return ty_fail(TY_INVALID_ARGUMENT,
+                       "workerPoolSpecs[%d].containerSpec: the command is empty", pool);
+    *ret_argv = argv;
+    return TY_OK;
+}
+
+/* Pools, indexes, ports and command lines. */
+static ty_err place_replicas(struct ty_arena *a, const struct exec_job *job, struct exec_plan *plan)
+{
+    const json_t *pools = pools_of(job->spec);
+    if (json_array_size(pools) > PLAN_POOLS)
+        return ty_fail(TY_INVALID_ARGUMENT, "workerPoolSpecs: at most %d pools", PLAN_POOLS);
+    int count = exec_replica_count(job->spec);
+    if (count > PLAN_REPLICAS)
+        return ty_fail(TY_INVALID_ARGUMENT, "workerPoolSpecs: at most %d replicas in all",
+                       PLAN_REPLICAS);
+    if (count == 0 || pool_replicas(json_array_get(pools, 0)) != 1)
+        return ty_fail(TY_INVALID_ARGUMENT,
+                       "workerPoolSpecs[0].replicaCount: the first pool must have one replica");
+    plan->replicas = ty_new_array(a, struct exec_replica, (size_t)count);
+    for (int pool = 0; pool < (int)json_array_size(pools); pool++) {
+        const json_t *container =
+            json_object_get(json_array_get(pools, (size_t)pool), "containerSpec");
+        int64_t replicas = pool_replicas(json_array_get(pools, (size_t)pool));
+        char **argv = NULL;
+        ty_err err = replicas ? build_argv(a, container, pool, &argv) : TY_OK;
+        if (err)
+            return err;
+        for (int index = 0; index < replicas; index++) {
+            size_t i = plan->replica_count++;
+            plan->replicas[i] = (struct exec_replica){
+                .pool = pool, .index = index, .port = job->ports[i], .argv = argv};
+        }
+    }
+    return TY_OK;
+}
+
+static ty_err build_env(struct ty_arena *a, const struct exec_job *job, struct exec_plan *plan)
+{
+    struct env base = env_base(a, job);
+    char *cluster = cluster_text(a, plan, false), *tf_cluster = cluster_text(a, plan, true);
+    char *spec = job_text(a, job->spec);
+    if (!cluster || !tf_cluster)
+        return ty_fail(
+            TY_INVALID_ARGUMENT,
+            "workerPoolSpecs: the addresses of %zu replicas do not fit into CLUSTER_SPEC",
+            plan->replica_count);
+    for (size_t i = 0; i < plan->replica_count; i++) {
+        struct exec_replica *r = &plan->replicas[i];
+        struct env e = env_copy(&base);
+        char *type = ty_format(a, "workerpool%d", r->pool);
+        env_put(&e, ty_format(a, "TRAINYARD_REPLICA=%d-%d", r->pool, r->index));
+        env_put(&e, cluster_variable(a, "CLUSTER_SPEC", cluster, type, r->index, spec));
+        if (plan->replica_count > 1)
+            env_put(&e, cluster_variable(a, "TF_CONFIG", tf_cluster, exec_task_type(r->pool),
+                                         r->index, spec));
+        env_put(&e, ty_format(a, "RANK=%zu", i));
+        const json_t *pool = json_array_get(pools_of(job->spec), (size_t)r->pool);
+        ty_err err = env_add_user(&e, json_object_get(pool, "containerSpec"), r->pool);
+        if (err)
+            return err;
+        for (size_t n = 0; n < e.count; n++)
+            if (strlen(e.list[n]) > PLAN_STRING_BYTES)
+                return ty_fail(TY_INVALID_ARGUMENT,
+                               "the variable '%.64s…' of workerpool%d-%d is longer than %d bytes",
+                               e.list[n], r->pool, r->index, PLAN_STRING_BYTES);
+        r->env = e.list;
+    }
+    return TY_OK;
+}
+
+ty_err exec_plan_build(struct ty_arena *a, const struct ty_config *config,
+                       const struct exec_job *job, struct exec_plan *ret_plan)
+{
+    const json_t *scheduling = json_object_get(job->spec, "scheduling");
+    struct exec_plan plan = {
+        .job_id = job->id,
+        .attempt = job->attempt,
+        .timeout_ms = job->timeout_ms,
+        .grace_ms = config->grace_ms,
+        .log_limit_bytes = config->log_limit_bytes,
+        .log_line_bytes = config->log_line_bytes,
+        .log_floor_ns = job->log_floor_ns,
+        .disable_retries = json_is_true(json_object_get(scheduling, "disableRetries")),
+        .restart_job_on_worker_restart =
+            json_is_true(json_object_get(scheduling, "restartJobOnWorkerRestart")),
+    };
+    ty_err err = place_replicas(a, job, &plan);
+    if (err == TY_OK)
+        err = build_env(a, job, &plan);
+    if (err)
+        return err;
+    *ret_plan = plan;
+    return TY_OK;
+}

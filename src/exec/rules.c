@@ -1,0 +1,64 @@
+/* rules.c -- what the end of a replica means for its job: Vertex's written rules as one pure
+ * function.
+ *
+ *   chief ends with 0                    the job has succeeded
+ *   another replica ends with 0          it is done; the job goes on
+ *   status 6, 11, 134, 139, or SIGABRT,  looks transient: failed, the whole job may be tried again
+ *     SIGSEGV
+ *   killed while memory ran out          failed for good
+ *   another status                       user's error: failed for good
+ *   another signal                       that replica is restarted in place, RULES_RESTARTS times
+ * at most, then as transient
+ *
+ * disableRetries turns restarts and retries off; restartJobOnWorkerRestart turns a restart into a
+ * retry of the whole job. Failures of user code have code INVALID_ARGUMENT, as on Vertex. */
+#include "exec/exec_int.h"
+
+static bool status_is_transient(int status)
+{
+    return status == 6 || status == 11 || status == 128 + SIGABRT || status == 128 + SIGSEGV;
+}
+
+/* A shell reports its child's SIGKILL as status 137. */
+static bool is_kill(int wait_status)
+{
+    return (WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL) ||
+           (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 128 + SIGKILL);
+}
+
+struct rules_answer rules_decide(const struct exec_plan *plan, const struct rules_exit *e)
+{
+    bool may_retry = !plan->disable_retries;
+    struct rules_answer failed = {RULES_FAILED, false, TY_INVALID_ARGUMENT};
+    struct rules_answer transient = {RULES_FAILED, may_retry, TY_INVALID_ARGUMENT};
+
+    if (WIFEXITED(e->wait_status) && WEXITSTATUS(e->wait_status) == 0)
+        return (struct rules_answer){e->chief ? RULES_SUCCEEDED : RULES_GO_ON, false, TY_OK};
+    if (e->out_of_memory && is_kill(e->wait_status))
+        return (struct rules_answer){RULES_FAILED, false, TY_RESOURCE_EXHAUSTED};
+    if (WIFEXITED(e->wait_status))
+        return status_is_transient(WEXITSTATUS(e->wait_status)) ? transient : failed;
+    if (WTERMSIG(e->wait_status) == SIGABRT || WTERMSIG(e->wait_status) == SIGSEGV)
+        return transient;
+    if (plan->disable_retries || plan->restart_job_on_worker_restart ||
+        e->restarts >= RULES_RESTARTS)
+        return transient;
+    return (struct rules_answer){RULES_RESTART, false, TY_OK};
+}
+
+void rules_describe(struct ty_buf *b, const struct exec_replica *r, const struct rules_exit *e)
+{
+    ty_buf_addf(b, "The replica workerpool%d-%d ", r->pool, r->index);
+    if (e->out_of_memory && is_kill(e->wait_status))
+        ty_buf_addz(b, "ran out of memory and was killed");
+    else if (WIFEXITED(e->wait_status))
+        ty_buf_addf(b, "exited with a non-zero status of %d", WEXITSTATUS(e->wait_status));
+    else if (sigabbrev_np(WTERMSIG(e->wait_status)))
+        ty_buf_addf(b, "was ended by signal %d (SIG%s)", WTERMSIG(e->wait_status),
+                    sigabbrev_np(WTERMSIG(e->wait_status)));
+    else
+        ty_buf_addf(b, "was ended by signal %d", WTERMSIG(e->wait_status));
+    if (e->restarts > 0)
+        ty_buf_addf(b, " after %d restart%s", e->restarts, e->restarts == 1 ? "" : "s");
+    ty_buf_addc(b, '.');
+}

@@ -1,0 +1,163 @@
+/* spec.c -- the plan as the file `spec`: how the server's decisions reach the conductor.
+ *
+ *   {"format":1, "timeoutMs":…, …, "env":[…],
+ * "replicas":[{"pool":0,"index":0,"port":…,"argv":[…],"env":[…]}]}
+ *
+ * Most of the environment is the same for all replicas, so what their lists begin with in common is
+ * written once, in the outer "env". The file is not synced: it is of use only to a conductor that
+ * starts now, and after a power loss there is none. */
+#include "exec/exec_int.h"
+
+#include "wire/wire.h"
+
+enum { SPEC_FORMAT = 1, SPEC_BYTES = 256 << 20 };
+
+/* ---- writing ---- */
+
+static size_t common_env(const struct exec_plan *plan)
+{
+    for (size_t n = 0;; n++) {
+        const char *first = plan->replicas[0].env[n];
+        if (!first)
+            return n;
+        for (size_t i = 1; i < plan->replica_count; i++) {
+            const char *other = plan->replicas[i].env[n];
+            if (!other || strcmp(first, other) != 0)
+                return n;
+        }
+    }
+}
+
+static void add_strings(struct ty_buf *b, const char *key, char *const *list, size_t count)
+{
+    ty_buf_addf(b, "\"%s\":[", key);
+    for (size_t i = 0; i < count && list[i]; i++) {
+        if (i)
+            ty_buf_addc(b, ',');
+        wire_json_string(b, ty_str_of(list[i]));
+    }
+    ty_buf_addc(b, ']');
+}
+
+static void add_plan(struct ty_buf *b, const struct exec_plan *plan)
+{
+    size_t common = common_env(plan);
+    ty_buf_addf(b,
+                "{\"format\":%d,\"jobId\":%" PRId64 ",\"attempt\":%d,\"timeoutMs\":%" PRId64
+                ",\"graceMs\":%" PRId64 ",",
+                SPEC_FORMAT, plan->job_id, plan->attempt, plan->timeout_ms, plan->grace_ms);
+    ty_buf_addf(
+        b, "\"logLimitBytes\":%" PRId64 ",\"logLineBytes\":%" PRId64 ",\"logFloorNs\":%" PRId64 ",",
+        plan->log_limit_bytes, plan->log_line_bytes, plan->log_floor_ns);
+    ty_buf_addf(b, "\"disableRetries\":%s,\"restartJobOnWorkerRestart\":%s,\n",
+                plan->disable_retries ? "true" : "false",
+                plan->restart_job_on_worker_restart ? "true" : "false");
+    add_strings(b, "env", plan->replicas[0].env, common);
+    ty_buf_addz(b, ",\n\"replicas\":[");
+    for (size_t i = 0; i < plan->replica_count; i++) {
+        const struct exec_replica *r = &plan->replicas[i];
+        ty_buf_addf(b, "%s\n{\"pool\":%d,\"index\":%d,\"port\":%d,", i ? "," : "", r->pool,
+                    r->index, r->port);
+        add_strings(b, "argv", r->argv, SIZE_MAX);
+        ty_buf_addc(b, ',');
+        add_strings(b, "env", r->env + common, SIZE_MAX);
+        ty_buf_addc(b, '}');
+    }
+    ty_buf_addz(b, "]}\n");
+}
+
+ty_err spec_write(int dirfd, const struct exec_plan *plan)
+{
+    struct ty_buf b;
+    ty_buf_init(&b, SPEC_BYTES);
+    add_plan(&b, plan);
+    ty_err err = ty_buf_check(&b, "the attempt's plan");
+    int fd = -1;
+    if (err)
+        goto out;
+    fd = openat(dirfd, "spec", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0) {
+        err = ty_fail_errno(errno, "cannot create 'spec'");
+        goto out;
+    }
+    err = ty_write_all(fd, b.ptr, b.len);
+    close(fd);
+out:
+    ty_buf_clear(&b);
+    return err;
+}
+
+/* ---- reading ---- */
+
+static int64_t get_int(const json_t *object, const char *key)
+{
+    return json_integer_value(json_object_get(object, key));
+}
+
+/* `first` and then the strings of `list`, NULL-ended. */
+static char **get_strings(struct ty_arena *a, const json_t *first, const json_t *list)
+{
+    char **out = ty_new_array(a, char *, json_array_size(first) + json_array_size(list) + 1);
+    size_t n = 0, i;
+    json_t *item;
+    json_array_foreach (first, i, item) {
+        out[n++] = ty_cstr(a, ty_str_of(json_string_value(item)));
+    }
+    json_array_foreach (list, i, item) {
+        out[n++] = ty_cstr(a, ty_str_of(json_string_value(item)));
+    }
+    return out;
+}
+
+static ty_err get_plan(struct ty_arena *a, const json_t *root, struct exec_plan *plan)
+{
+    if (get_int(root, "format") != SPEC_FORMAT)
+        return ty_fail(TY_FAILED_PRECONDITION, "'spec' has format %" PRId64 ", not %d",
+                       get_int(root, "format"), SPEC_FORMAT);
+    plan->job_id = get_int(root, "jobId");
+    plan->attempt = (int)get_int(root, "attempt");
+    plan->timeout_ms = get_int(root, "timeoutMs");
+    plan->grace_ms = get_int(root, "graceMs");
+    plan->log_limit_bytes = get_int(root, "logLimitBytes");
+    plan->log_line_bytes = get_int(root, "logLineBytes");
+    plan->log_floor_ns = get_int(root, "logFloorNs");
+    plan->disable_retries = json_is_true(json_object_get(root, "disableRetries"));
+    plan->restart_job_on_worker_restart =
+        json_is_true(json_object_get(root, "restartJobOnWorkerRestart"));
+    const json_t *replicas = json_object_get(root, "replicas"), *env = json_object_get(root, "env");
+    plan->replica_count = json_array_size(replicas);
+    plan->replicas = ty_new_array(a, struct exec_replica, plan->replica_count + 1);
+    for (size_t i = 0; i < plan->replica_count; i++) {
+        const json_t *from = json_array_get(replicas, i);
+        struct exec_replica *r = &plan->replicas[i];
+        r->pool = (int)get_int(from, "pool");
+        r->index = (int)get_int(from, "index");
+        r->port = (int)get_int(from, "port");
+        r->argv = get_strings(a, NULL, json_object_get(from, "argv"));
+        r->env = get_strings(a, env, json_object_get(from, "env"));
+        if (!r->argv[0])
+            return ty_fail(TY_DATA_LOSS, "'spec': replica %zu has no command", i);
+    }
+    if (plan->replica_count == 0 || plan->log_line_bytes < 1)
+        return ty_fail(TY_DATA_LOSS, "'spec' has no replicas or no log limits");
+    return TY_OK;
+}
+
+ty_err spec_read(struct ty_arena *a, int dirfd, struct exec_plan *ret_plan)
+{
+    ty_str text;
+    json_t *root = NULL;
+    struct ty_arena file = {0};
+    struct exec_plan plan = {0};
+    ty_err err = ty_file_read(dirfd, "spec", SPEC_BYTES, &file, &text);
+    if (err == TY_OK)
+        err = wire_json_parse(text, &root);
+    if (err == TY_OK)
+        err = get_plan(a, root, &plan);
+    json_decref(root);
+    ty_arena_clear(&file);
+    if (err)
+        return ty_wrap(err, "cannot read the attempt's plan");
+    *ret_plan = plan;
+    return TY_OK;
+}

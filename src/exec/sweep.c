@@ -1,0 +1,103 @@
+/* sweep.c -- find and kill processes by the mark in their environment.
+ *
+ * Where no PID namespace is to be had, a descendant that daemonised itself is known only by the
+ * variables it was started with. /proc/PID/environ shows those, whatever became of its parents. A
+ * process that was started with a cleared environment escapes: that is why this is the last resort.
+ * (cgroup.kill would be another way. It is left out on purpose: it needs somebody alive to write
+ * it, while a PID namespace is enforced by the kernel when its init dies with the conductor.)
+ *
+ * The process is held by a pidfd before its mark is read, so that the signal cannot reach a
+ * newcomer with the same number. */
+#include "exec/exec_int.h"
+
+#include <dirent.h>
+#include <sys/syscall.h>
+
+enum { SWEEP_ENVIRON_BYTES = 4 << 20, SWEEP_PAUSE_MS = 10 };
+
+/* All variables are NUL-ended; `wanted` with its NUL is one of them. */
+static bool has_variable(const struct ty_buf *variables, const char *wanted)
+{
+    size_t len = strlen(wanted) + 1;
+    const char *at = variables->ptr, *end = variables->ptr + variables->len;
+    while (at && (at = memmem(at, (size_t)(end - at), wanted, len)) != NULL) {
+        if (at == variables->ptr || at[-1] == '\0')
+            return true;
+        at++;
+    }
+    return false;
+}
+
+static void read_environ(const char *pid, struct ty_buf *out)
+{
+    char path[64], part[16384];
+    snprintf(path, sizeof path, "/proc/%.20s/environ", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n;
+    out->len = 0;
+    out->full = false;
+    while (fd >= 0 && (n = read(fd, part, sizeof part)) > 0)
+        ty_buf_add(out, part, (size_t)n);
+    if (fd >= 0)
+        close(fd);
+}
+
+/* True if it had the marks (and was signalled). */
+static bool signal_one(const char *pid, const char *attempt, const char *replica, int sig,
+                       struct ty_buf *variables)
+{
+    int64_t number;
+    if (ty_parse_i64(ty_str_of(pid), &number) != TY_OK || number == getpid())
+        return false;
+    int pidfd = (int)syscall(SYS_pidfd_open, (pid_t)number, 0);
+    if (pidfd < 0)
+        return false;
+    read_environ(pid, variables);
+    bool ours = variables->len > 0 && has_variable(variables, attempt) &&
+                (!replica || has_variable(variables, replica));
+    if (ours)
+        syscall(SYS_pidfd_send_signal, pidfd, sig, NULL, 0);
+    close(pidfd);
+    return ours;
+}
+
+int sweep_signal(int64_t job_id, int attempt, const struct exec_replica *replica, int sig)
+{
+    char attempt_mark[64], replica_mark[64];
+    snprintf(attempt_mark, sizeof attempt_mark, "TRAINYARD_ATTEMPT=%" PRId64 "/%d", job_id,
+             attempt);
+    if (replica)
+        snprintf(replica_mark, sizeof replica_mark, "TRAINYARD_REPLICA=%d-%d", replica->pool,
+                 replica->index);
+    DIR *proc = opendir("/proc");
+    if (!proc)
+        return 0;
+    struct ty_buf variables;
+    ty_buf_init(&variables, SWEEP_ENVIRON_BYTES);
+    int found = 0;
+    struct dirent *entry;
+    while ((entry = readdir(proc)) != NULL)
+        if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9')
+            found += signal_one(entry->d_name, attempt_mark, replica ? replica_mark : NULL, sig,
+                                &variables);
+    ty_buf_clear(&variables);
+    closedir(proc);
+    return found;
+}
+
+void sweep_kill(int64_t job_id, int attempt, const struct exec_replica *replica, int64_t limit_ms)
+{
+    int64_t deadline = ty_boot_ms() + limit_ms;
+    while (sweep_signal(job_id, attempt, replica, SIGKILL) > 0) {
+        if (ty_boot_ms() >= deadline) {
+            log_warn("exec.sweep_gave_up", "job=%" PRId64 " attempt=%d", job_id, attempt);
+            return;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = SWEEP_PAUSE_MS * 1000000L}, NULL);
+    }
+}
+
+void exec_attempt_sweep(int64_t job_id, int attempt)
+{
+    sweep_kill(job_id, attempt, NULL, 10000);
+}

@@ -1,0 +1,679 @@
+/* test_exec.c -- attempts with real processes: launcher, conductor, replicas that are shell scripts.
+ *
+ * The launcher is this very program, called as "launch" (main below), as trainyard's own main does it.
+ * A replica's descendants are counted by their mark, which they all inherit. */
+#define TY_SEAM
+#include "base/test.h"
+#include "exec/exec_int.h"
+#include "wire/wire.h"
+
+#include <grp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+enum { WAIT_MS = 30000, NOBODY = 65534 };
+
+struct yard {
+    struct ty_arena arena;
+    char dir[256];
+    struct exec_launcher launcher;
+    struct exec_plan plan;
+    int fd; /* the connection to the conductor */
+};
+
+static void pause_ms(int ms)
+{
+    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L}, NULL);
+}
+
+/* ---- a yard: a data folder, a launcher, one attempt ---- */
+
+static void yard_open(struct yard *y)
+{
+    memset(y, 0, sizeof *y);
+    const char *tmp = getenv("TMPDIR");
+    snprintf(y->dir, sizeof y->dir, "%s/ty-exec-XXXXXX", tmp ? tmp : "/tmp");
+    assert_non_null(mkdtemp(y->dir));
+    y->fd = -1;
+    y->launcher.fd = -1;
+}
+
+static void yard_close(struct yard *y)
+{
+    if (y->fd >= 0)
+        close(y->fd);
+    if (y->launcher.fd >= 0)
+        exec_launcher_stop(&y->launcher);
+    assert_ok(ty_remove_tree(AT_FDCWD, y->dir));
+    ty_arena_clear(&y->arena);
+}
+
+/* One pool of `count` replicas that run a shell script. */
+static void add_pool(json_t *pools, int count, const char *script)
+{
+    json_array_append_new(pools, json_pack("{s:i,s:{s:s,s:[s,s,s]}}", "replicaCount", count,
+                                           "containerSpec", "imageUri", "host", "command",
+                                           "/bin/sh", "-c", script));
+}
+
+/* A plan for a chief and, unless it is NULL, `workers` workers. */
+static void yard_plan(struct yard *y, const char *chief, int workers, const char *worker)
+{
+    static int64_t next_job;
+    static const int ports[8] = {20000, 20001, 20002, 20003, 20004, 20005, 20006, 20007};
+    struct ty_config config;
+    ty_config_init(&config, &y->arena);
+    json_t *spec = json_pack("{s:[]}", "workerPoolSpecs");
+    add_pool(json_object_get(spec, "workerPoolSpecs"), 1, chief);
+    if (worker)
+        add_pool(json_object_get(spec, "workerPoolSpecs"), workers, worker);
+    struct exec_job job = {.id = (int64_t)getpid() * 1000 + next_job++,
+                           .attempt = 1,
+                           .project = TY_STR("p"),
+                           .region = TY_STR("r"),
+                           .spec = spec,
+                           .ports = ports,
+                           .timeout_ms = 60000};
+    assert_ok(exec_plan_build(&y->arena, &config, &job, &y->plan));
+    json_decref(spec);
+}
+
+static void yard_launch(struct yard *y)
+{
+    if (y->launcher.fd < 0)
+        assert_ok(exec_launcher_start(&y->launcher, y->dir));
+    assert_ok(exec_attempt_prepare(y->dir, &y->plan));
+    assert_ok(exec_launch(&y->launcher, y->plan.job_id, y->plan.attempt, &y->fd));
+}
+
+static struct exec_look yard_look(struct yard *y)
+{
+    struct exec_look look;
+    assert_ok(exec_attempt_look(&y->arena, y->dir, y->plan.job_id, y->plan.attempt, &look));
+    return look;
+}
+
+/* Until the conductor has closed its end; how it looks then. */
+static struct exec_look yard_wait(struct yard *y)
+{
+    int64_t deadline = ty_boot_ms() + WAIT_MS;
+    char bytes[64];
+    for (;;) {
+        struct pollfd wait = {.fd = y->fd, .events = POLLIN};
+        assert_true(ty_boot_ms() < deadline);
+        poll(&wait, 1, 1000);
+        ssize_t n = read(y->fd, bytes, sizeof bytes);
+        if (n == 0 || (n < 0 && errno != EAGAIN))
+            return yard_look(y);
+    }
+}
+
+static int yard_processes(const struct yard *y)
+{
+    return sweep_signal(y->plan.job_id, y->plan.attempt, NULL, 0);
+}
+
+static ty_str yard_log(struct yard *y)
+{
+    ty_str text = TY_STR("");
+    char *path = ty_format(&y->arena, "%s/log",
+                           exec_attempt_path(&y->arena, y->dir, y->plan.job_id, y->plan.attempt));
+    ty_err err = ty_file_read(AT_FDCWD, path, 64 << 20, &y->arena, &text);
+    assert_true(err == TY_OK || err == TY_NOT_FOUND);
+    return text;
+}
+
+/* How often the log has `text`. */
+static int log_count(struct yard *y, const char *text)
+{
+    int count = 0;
+    for (const char *at = yard_log(y).ptr; (at = strstr(at, text)) != NULL; at++)
+        count++;
+    return count;
+}
+
+static void wait_log(struct yard *y, const char *text)
+{
+    for (int64_t deadline = ty_boot_ms() + WAIT_MS; log_count(y, text) == 0; pause_ms(5))
+        if (ty_boot_ms() > deadline)
+            fail_msg("the log never had '%s', but: %s", text, yard_log(y).ptr);
+}
+
+static pid_t conductor_pid(struct yard *y)
+{
+    int fd;
+    struct ucred who = {0};
+    socklen_t size = sizeof who;
+    assert_ok(exec_attempt_connect(y->dir, y->plan.job_id, y->plan.attempt, &fd));
+    assert_int_equal(getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size), 0);
+    close(fd);
+    return who.pid;
+}
+
+static void assert_outcome(struct exec_look look, const char *outcome, int code, bool retry)
+{
+    if (look.phase != EXEC_ENDED || !ty_str_is(look.outcome, outcome) || look.error_code != code ||
+        look.retry != retry)
+        fail_msg("phase %d outcome '%.*s' code %d retry %d message '%.*s'", look.phase,
+                 TY_STR_ARG(look.outcome), look.error_code, look.retry, TY_STR_ARG(look.message));
+}
+
+static void assert_message(struct exec_look look, const char *part)
+{
+    if (!strstr(look.message.ptr, part))
+        fail_msg("'%s' is not in '%s'", part, look.message.ptr);
+}
+
+/* ---- how a job ends ---- */
+
+static void chief_ends_the_job(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    yard_plan(&y, "echo hello; sleep 0.1; exit 0", 2, "echo worker; sleep 1000");
+    yard_launch(&y);
+    struct exec_look look = yard_wait(&y);
+    assert_outcome(look, "succeeded", 0, false);
+    assert_true(look.begin_ns > 0 && look.running_ns > 0 && look.end_ns > look.begin_ns);
+    assert_true(look.ran_ms >= 50 && look.ran_ms < 9000);
+    assert_int_equal(yard_processes(&y), 0);
+    assert_int_equal(log_count(&y, " 0-0 o hello\n"), 1);
+    assert_int_equal(log_count(&y, " 1-1 o worker\n"), 1);
+    assert_true(exec_log_last_ns(y.dir, y.plan.job_id, 1) > look.begin_ns);
+    assert_int_equal(exec_log_last_ns(y.dir, y.plan.job_id, 2), 0);
+    yard_close(&y);
+}
+
+static void worker_may_end_first(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    yard_plan(&y, "sleep 0.2; echo chief", 1, "echo worker");
+    yard_launch(&y);
+    assert_outcome(yard_wait(&y), "succeeded", 0, false);
+    assert_int_equal(log_count(&y, " o chief\n"), 1);
+    yard_close(&y);
+}
+
+static void failure_has_the_last_lines(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    yard_plan(&y, "sleep 1000", 1, "echo one; echo two >&2; printf 'no \\001 newline'; exit 3");
+    yard_launch(&y);
+    struct exec_look look = yard_wait(&y);
+    assert_outcome(look, "failed", TY_INVALID_ARGUMENT, false);
+    assert_message(look, "The replica workerpool1-0 exited with a non-zero status of 3.");
+    assert_message(look, "one");
+    assert_message(look, "two");
+    assert_message(look, "no   newline");
+    assert_int_equal(yard_processes(&y), 0);
+    yard_close(&y);
+}
+
+static void start_is_all_or_none(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    yard_plan(&y, "trap '' TERM; sleep 1000", 1, "true");
+    y.plan.replicas[1].argv[0] = "/no/such/program";
+    yard_launch(&y);
+    struct exec_look look = yard_wait(&y);
+    assert_outcome(look, "failed", TY_INVALID_ARGUMENT, false);
+    assert_string_equal(look.message.ptr, "The replica workerpool1-0 could not be started: "
+                                          "'/no/such/program': No such file or directory.");
+    assert_int_equal(look.running_ns, 0);
+    assert_int_equal(look.ran_ms, 0);
+    assert_int_equal(yard_processes(&y), 0);
+    yard_close(&y);
+}
+
+static void restart_in_place(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    yard_plan(&y, "if [ -e once ]; then echo again; exit 0; fi; touch once; kill -9 $$", 1,
+              "echo up; sleep 1000");
+    yard_launch(&y);
+    struct exec_look look = yard_wait(&y);
+    assert_outcome(look, "succeeded", 0, false);
+    assert_int_equal(look.restarts, 1);
+    assert_int_equal(log_count(&y, " - s The replica workerpool0-0 was ended by signal 9"), 1);
+    assert_int_equal(log_count(&y, "again"), 1);
+    assert_int_equal(log_count(&y, "up"), 1); /* the other one stayed */
+    yard_close(&y);
+}
+
+static void restarts_have_a_limit(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    yard_plan(&y, "echo try; kill -HUP $$", 0, NULL);
+    yard_launch(&y);
+    struct exec_look look = yard_wait(&y);
+    assert_outcome(look, "failed", TY_INVALID_ARGUMENT, true);
+    assert_int_equal(look.restarts, RULES_RESTARTS);
+    assert_int_equal(log_count(&y, " o try\n"), 1 + RULES_RESTARTS);
+    assert_message(look, "signal 1 (SIGHUP) after 5 restarts");
+    yard_close(&y);
+}
+
+static void crash_is_retried_unless_told(void **state)
+{
+    (void)state;
+    for (int disabled = 0; disabled < 2; disabled++) {
+        struct yard y;
+        yard_open(&y);
+        yard_plan(&y, "ulimit -c 0; kill -SEGV $$", 0, NULL);
+        y.plan.disable_retries = disabled;
+        yard_launch(&y);
+        struct exec_look look = yard_wait(&y);
+        assert_outcome(look, "failed", TY_INVALID_ARGUMENT, !disabled);
+        assert_message(look, "SIGSEGV");
+        yard_close(&y);
+    }
+}
+
+static void timeout_stops_it(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    yard_plan(&y, "trap 'echo caught' TERM; while :; do sleep 0.05; done", 0, NULL);
+    y.plan.timeout_ms = 300;
+    y.plan.grace_ms = 200;
+    yard_launch(&y);
+    struct exec_look look = yard_wait(&y);
+    assert_outcome(look, "timeout", TY_DEADLINE_EXCEEDED, false);
+    assert_int_equal(log_count(&y, "caught"), 1); /* SIGTERM came first */
+    assert_int_equal(yard_processes(&y), 0);
+    yard_close(&y);
+}
+
+static void replica_sees_its_place(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    setenv("TY_SECRET", "x", 1);
+    yard_plan(&y,
+              "echo \"cwd=$(basename $PWD) rank=$RANK secret=$TY_SECRET\"; echo \"$TF_CONFIG\";"
+              "read line || echo no-input; [ -e /proc/self/fd/3 ] || echo no-fds; kill -0 1; ps ax "
+              "2>/dev/null | wc -l",
+              1, "sleep 1000");
+    yard_launch(&y);
+    unsetenv("TY_SECRET");
+    assert_outcome(yard_wait(&y), "succeeded", 0, false);
+    assert_int_equal(log_count(&y, " o cwd=0-0 rank=0 secret=\n"), 1);
+    assert_int_equal(log_count(&y, "\"worker\":[\"127.0.0.1:20001\"]"), 1);
+    assert_int_equal(log_count(&y, " o no-input\n"), 1);
+    assert_int_equal(log_count(&y, " o no-fds\n"), 1);
+    yard_close(&y);
+}
+
+/* ---- cancel ---- */
+
+static void cancel_kills_a_stubborn_tree(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    yard_plan(&y,
+              "trap '' TERM; (trap '' TERM; setsid sh -c 'while :; do sleep 1; done' </dev/null "
+              ">/dev/null 2>&1 &); echo up; while :; do sleep 1; done",
+              0, NULL);
+    y.plan.grace_ms = 100;
+    yard_launch(&y);
+    wait_log(&y, " o up\n");
+    assert_true(yard_processes(&y) >= 2);
+    assert_ok(exec_attempt_cancel(y.fd));
+    assert_ok(exec_attempt_cancel(y.fd));
+    struct exec_look look = yard_wait(&y);
+    assert_outcome(look, "cancelled", TY_CANCELLED, false);
+    assert_int_equal(yard_processes(&y), 0);
+    assert_err(TY_UNAVAILABLE, exec_attempt_cancel(y.fd));
+    yard_close(&y);
+}
+
+/* By a server that came back, over `ctl`, in a folder whose path no socket address could hold. */
+static void cancel_by_another_server(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    char home[256];
+    memcpy(home, y.dir, sizeof home);
+    for (int i = 0; i < 4; i++)
+        snprintf(y.dir + strlen(y.dir), sizeof y.dir - strlen(y.dir), "/%032d", i);
+    assert_ok(ty_mkdirs(y.dir, 0700));
+    yard_plan(&y, "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.02; done", 0, NULL);
+    yard_launch(&y);
+    wait_log(&y, " o up\n");
+    exec_launcher_stop(&y.launcher);
+    y.launcher.fd = -1;
+    close(y.fd);
+    assert_ok(exec_attempt_connect(y.dir, y.plan.job_id, 1, &y.fd));
+    assert_int_equal(yard_look(&y).phase, EXEC_ALIVE);
+    assert_ok(exec_attempt_cancel(y.fd));
+    assert_outcome(yard_wait(&y), "cancelled", TY_CANCELLED, false);
+    assert_int_equal(log_count(&y, " o bye\n"), 1); /* the grace was given, and its output kept */
+    int fd;
+    assert_err(TY_NOT_FOUND, exec_attempt_connect(y.dir, y.plan.job_id, 1, &fd));
+    memcpy(y.dir, home, sizeof home);
+    yard_close(&y);
+}
+
+/* ---- output ---- */
+
+static void long_and_partial_lines(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    yard_plan(&y, "printf '0123456789\\n01234567890123456789abc\\n\\n0123456789ABCDEFGHIJ'", 0, NULL);
+    y.plan.log_line_bytes = 10;
+    yard_launch(&y);
+    assert_outcome(yard_wait(&y), "succeeded", 0, false);
+    assert_int_equal(log_count(&y, " o 0123456789\n"), 1);
+    assert_int_equal(log_count(&y, " O 0123456789\n"), 3);
+    assert_int_equal(log_count(&y, " o abc\n"), 1);
+    assert_int_equal(log_count(&y, " o \n"), 1);
+    assert_int_equal(log_count(&y, " o ABCDEFGHIJ\n"), 1);
+    yard_close(&y);
+}
+
+static void ceiling_is_told(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    yard_plan(&y, "i=0; while [ $i -lt 1000 ]; do echo 123456789; i=$((i+1)); done; echo end >&2", 0,
+              NULL);
+    y.plan.log_limit_bytes = 5000;
+    yard_launch(&y);
+    assert_outcome(yard_wait(&y), "succeeded", 0, false);
+    assert_int_equal(log_count(&y, " o 123456789\n"), 500);
+    assert_int_equal(log_count(&y, " - s The replica workerpool0-0 has written 5000 bytes"), 1);
+    assert_int_equal(log_count(&y, "wrote 501 lines (5004 bytes) past its limit"), 1);
+    yard_close(&y);
+}
+
+static void nothing_is_lost(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    yard_plan(&y, "seq 1 100000; seq 1 1000 >&2", 1, "seq 1 50000; sleep 1000");
+    yard_launch(&y);
+    assert_outcome(yard_wait(&y), "succeeded", 0, false);
+    assert_int_equal(log_count(&y, " 0-0 o "), 100000);
+    assert_int_equal(log_count(&y, " 0-0 e "), 1000);
+    yard_close(&y);
+}
+
+/* The log's first write fails as on a full disk: it is tried again, and nothing is missing. */
+static void full_disk_is_waited_for(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    setenv("TY_FAULT", "enospc-write:3", 1); /* after begin and running */
+    yard_plan(&y, "sleep 0.1; seq 1 30000; exit 1", 0, NULL);
+    yard_launch(&y);
+    unsetenv("TY_FAULT");
+    struct exec_look look = yard_wait(&y);
+    assert_outcome(look, "failed", TY_INVALID_ARGUMENT, false);
+    assert_message(look, "30000");
+    assert_int_equal(log_count(&y, " 0-0 o "), 30000);
+    yard_close(&y);
+}
+
+/* ---- alive, lost, fenced ---- */
+
+static void fence_decides(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    yard_plan(&y, "echo ran; sleep 1000", 0, NULL);
+    assert_int_equal(yard_look(&y).phase, EXEC_ABSENT);
+    assert_ok(exec_attempt_fence(y.dir, y.plan.job_id, 1));
+    assert_err(TY_ALREADY_EXISTS, exec_attempt_fence(y.dir, y.plan.job_id, 1));
+    yard_launch(&y);
+    assert_int_equal(yard_wait(&y).phase, EXEC_FENCED);
+    assert_int_equal(log_count(&y, "ran"), 0);
+    close(y.fd);
+    y.plan.job_id += 500; /* the other way round */
+    yard_launch(&y);
+    wait_log(&y, "ran");
+    assert_err(TY_ALREADY_EXISTS, exec_attempt_fence(y.dir, y.plan.job_id, 1));
+    assert_int_equal(yard_look(&y).phase, EXEC_ALIVE);
+    assert_ok(exec_attempt_cancel(y.fd));
+    assert_int_equal(yard_wait(&y).phase, EXEC_ENDED);
+    yard_close(&y);
+}
+
+/* Both at once: exactly one of them decides. */
+static void fence_race(void **state)
+{
+    (void)state;
+    int fenced = 0;
+    for (int i = 0; i < 10; i++) {
+        struct yard y;
+        yard_open(&y);
+        yard_plan(&y, "echo ran", 0, NULL);
+        assert_ok(exec_launcher_start(&y.launcher, y.dir));
+        yard_launch(&y);
+        pause_ms(i);
+        ty_err err = exec_attempt_fence(y.dir, y.plan.job_id, 1);
+        assert_true(err == TY_OK || err == TY_ALREADY_EXISTS);
+        struct exec_look look = yard_wait(&y);
+        assert_int_equal(look.phase, err == TY_OK ? EXEC_FENCED : EXEC_ENDED);
+        assert_int_equal(log_count(&y, "ran"), err == TY_OK ? 0 : 1);
+        fenced += err == TY_OK;
+        yard_close(&y);
+    }
+    assert_true(fenced >= 1); /* a launcher that is just starting is slower than a fence */
+}
+
+static void launcher_death_is_told(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    yard_plan(&y, "true", 0, NULL);
+    assert_ok(exec_launcher_start(&y.launcher, y.dir));
+    kill(y.launcher.pid, SIGKILL);
+    while (waitpid(y.launcher.pid, NULL, WNOHANG) == 0)
+        pause_ms(5);
+    int fd;
+    assert_err(TY_UNAVAILABLE, exec_launch(&y.launcher, y.plan.job_id, 1, &fd));
+    exec_launcher_stop(&y.launcher);
+    y.launcher.fd = -1;
+    yard_launch(&y); /* starts another one */
+    assert_outcome(yard_wait(&y), "succeeded", 0, false);
+    yard_close(&y);
+}
+
+/* ---- kill -9 of the conductor ---- */
+
+/* A descendant that double-forked, called setsid and closed its descriptors, and one that ignores
+ * everything it can. */
+static const char daemonising[] =
+    "setsid sh -c 'exec </dev/null >/dev/null 2>&1; (trap \"\" TERM HUP INT; while :; do sleep 1; "
+    "done) & (setsid sleep 1000 &) & exit' & sleep 0.1; echo up; sleep 1000";
+
+/* How many processes are left `wait_ms` after the conductor was killed, at most. */
+static int left_after(struct yard *y, int wait_ms)
+{
+    int64_t deadline = ty_boot_ms() + wait_ms;
+    int left;
+    while ((left = yard_processes(y)) > 0 && ty_boot_ms() < deadline)
+        pause_ms(5);
+    return left;
+}
+
+static void kill_conductor(struct yard *y)
+{
+    yard_plan(y, daemonising, 2, daemonising);
+    yard_launch(y);
+    wait_log(y, " 0-0 o up\n");
+    wait_log(y, " 1-0 o up\n");
+    wait_log(y, " 1-1 o up\n");
+    assert_true(yard_processes(y) >= 9);
+    assert_int_equal(kill(conductor_pid(y), SIGKILL), 0);
+    assert_int_equal(yard_wait(y).phase, EXEC_LOST);
+}
+
+static void kill_leaves_nothing(void **state)
+{
+    (void)state;
+    if (isolation_get() == ISOLATION_SWEEP)
+        skip();
+    struct yard y;
+    yard_open(&y);
+    kill_conductor(&y);
+    assert_int_equal(left_after(&y, 5000), 0); /* the kernel alone does it */
+    yard_close(&y);
+}
+
+static void sweep_leaves_nothing(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    setenv("TY_ISOLATION", "sweep", 1);
+    kill_conductor(&y);
+    unsetenv("TY_ISOLATION");
+    assert_true(left_after(&y, 200) > 0); /* or the sweep would not be tested */
+    exec_attempt_sweep(y.plan.job_id, 1);
+    assert_int_equal(yard_processes(&y), 0);
+    yard_close(&y);
+}
+
+static void sweep_ends_a_job(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    setenv("TY_ISOLATION", "sweep", 1);
+    yard_plan(&y, daemonising, 1, daemonising);
+    y.plan.grace_ms = 100;
+    yard_launch(&y);
+    unsetenv("TY_ISOLATION");
+    wait_log(&y, " 0-0 o up\n");
+    assert_ok(exec_attempt_cancel(y.fd));
+    assert_outcome(yard_wait(&y), "cancelled", TY_CANCELLED, false);
+    assert_int_equal(yard_processes(&y), 0);
+    yard_close(&y);
+}
+
+/* This very program again, as an ordinary user. */
+static void ordinary_user(void **state)
+{
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    char dir[] = "/tmp/ty-user-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    assert_int_equal(chown(dir, NOBODY, NOBODY), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        setenv("TMPDIR", dir, 1);
+        if (setgroups(0, NULL) != 0 || setgid(NOBODY) != 0 || setuid(NOBODY) != 0)
+            _exit(99);
+        execl("/proc/self/exe", "test_exec", "as-user", (char *)NULL);
+        _exit(98);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_ok(ty_remove_tree(AT_FDCWD, dir));
+}
+
+/* ---- crash points ---- */
+
+/* Kill the conductor at each of its steps in turn, until it gets through. */
+static void crash_at_every_step(void **state)
+{
+    (void)state;
+    int lost = 0;
+    for (int step = 1;; step++) {
+        struct yard y;
+        char crash[32];
+        yard_open(&y);
+        snprintf(crash, sizeof crash, "conductor:%d", step);
+        setenv("TY_CRASH", crash, 1);
+        yard_plan(&y, "if [ -e once ]; then echo done; exit 0; fi; touch once; (setsid sleep 1000 &);"
+                      "echo up; kill -9 $$",
+                  1, "(setsid sleep 1000 &); sleep 1000");
+        yard_launch(&y);
+        unsetenv("TY_CRASH");
+        struct exec_look look = yard_wait(&y);
+        assert_true(look.phase == EXEC_ABSENT || look.phase == EXEC_LOST ||
+                    look.phase == EXEC_ENDED);
+        if (look.phase == EXEC_ENDED)
+            assert_outcome(look, "succeeded", 0, false);
+        exec_attempt_sweep(y.plan.job_id, 1);
+        assert_int_equal(left_after(&y, 5000), 0);
+        bool through = look.phase == EXEC_ENDED && access(y.dir, F_OK) == 0 && lost > 0 &&
+                       !strstr(crash, "never") && step > 8;
+        lost += look.phase == EXEC_LOST;
+        yard_close(&y);
+        assert_true(step < 60);
+        if (through)
+            break;
+    }
+    assert_true(lost >= 8);
+}
+
+static const struct CMUnitTest tests[] = {
+    TEST("run/chief_ends_the_job", chief_ends_the_job),
+    TEST("run/worker_may_end_first", worker_may_end_first),
+    TEST("run/failure_has_the_last_lines", failure_has_the_last_lines),
+    TEST("run/start_is_all_or_none", start_is_all_or_none),
+    TEST("run/restart_in_place", restart_in_place),
+    TEST("run/restarts_have_a_limit", restarts_have_a_limit),
+    TEST("run/crash_is_retried_unless_told", crash_is_retried_unless_told),
+    TEST("run/timeout_stops_it", timeout_stops_it),
+    TEST("run/replica_sees_its_place", replica_sees_its_place),
+    TEST("cancel/kills_a_stubborn_tree", cancel_kills_a_stubborn_tree),
+    TEST("cancel/by_another_server", cancel_by_another_server),
+    TEST("output/long_and_partial_lines", long_and_partial_lines),
+    TEST("output/ceiling_is_told", ceiling_is_told),
+    TEST("output/nothing_is_lost", nothing_is_lost),
+    TEST("output/full_disk_is_waited_for", full_disk_is_waited_for),
+    TEST("look/fence_decides", fence_decides),
+    TEST("look/fence_race", fence_race),
+    TEST("launcher/death_is_told", launcher_death_is_told),
+    TEST("conductor/kill_leaves_nothing", kill_leaves_nothing),
+    TEST("conductor/sweep_leaves_nothing", sweep_leaves_nothing),
+    TEST("conductor/sweep_ends_a_job", sweep_ends_a_job),
+    TEST("conductor/as_an_ordinary_user", ordinary_user),
+    TEST("conductor/crash_at_every_step", crash_at_every_step),
+};
+
+static const struct CMUnitTest user_tests[] = {
+    TEST("run/chief_ends_the_job", chief_ends_the_job),
+    TEST("run/replica_sees_its_place", replica_sees_its_place),
+    TEST("cancel/kills_a_stubborn_tree", cancel_kills_a_stubborn_tree),
+    TEST("conductor/kill_leaves_nothing", kill_leaves_nothing),
+    TEST("conductor/sweep_leaves_nothing", sweep_leaves_nothing),
+};
+
+int main(int argc, char **argv)
+{
+    if (argc == 6 && strcmp(argv[1], "launch") == 0)
+        return exec_launcher_main(3, argv[5]);
+    if (argc == 2 && strcmp(argv[1], "as-user") == 0)
+        return cmocka_run_group_tests_name("exec as a user", user_tests, NULL, NULL) == 0 ? 0 : 1;
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
+    return cmocka_run_group_tests_name("exec", tests, NULL, NULL) == 0 ? 0 : 1;
+}

@@ -1,0 +1,424 @@
+/* test_plan.c -- the parts of exec that start nothing: plans, the spec file, the journal, the rules. */
+#define TY_SEAM
+#include "base/test.h"
+#include "exec/exec_int.h"
+#include "wire/wire.h"
+
+static struct ty_arena arena;
+
+static json_t *parse(const char *text)
+{
+    json_t *value = NULL;
+    assert_ok(wire_json_parse(ty_str_of(text), &value));
+    return value;
+}
+
+static ty_err build(const char *spec_text, struct exec_plan *ret_plan)
+{
+    static const int ports[] = {20000, 20001, 20002, 20003, 20004, 20005, 20006, 20007};
+    static const char *const client_env[] = {"TRAINYARD_URL=http://127.0.0.1:7575", NULL};
+    struct ty_config config;
+    ty_config_init(&config, &arena);
+    json_t *spec = parse(spec_text);
+    struct exec_job job = {.id = 17,
+                           .attempt = 2,
+                           .project = TY_STR("p1"),
+                           .region = TY_STR("r1"),
+                           .spec = spec,
+                           .ports = ports,
+                           .data_dir = "/data",
+                           .client_env = client_env,
+                           .timeout_ms = 5000,
+                           .log_floor_ns = 7};
+    ty_err err = exec_plan_build(&arena, &config, &job, ret_plan);
+    json_decref(spec);
+    return err;
+}
+
+static const char *get_env(const struct exec_replica *r, const char *name)
+{
+    const char *found = NULL;
+    for (char **item = r->env; *item; item++)
+        if (strncmp(*item, name, strlen(name)) == 0 && (*item)[strlen(name)] == '=') {
+            assert_null(found); /* one value a name */
+            found = *item + strlen(name) + 1;
+        }
+    return found;
+}
+
+static int clear_arena(void **state)
+{
+    (void)state;
+    ty_arena_clear(&arena);
+    return 0;
+}
+
+#define HOST(command) "\"containerSpec\":{\"imageUri\":\"host\",\"command\":[" command "]}"
+#define GANG                                                                                       \
+    "{\"workerPoolSpecs\":[{\"replicaCount\":\"1\"," HOST("\"a\"") "},{\"replicaCount\":\"2\"," HOST( \
+        "\"b\"") "},{},{\"replicaCount\":1," HOST("\"c\"") "}]}"
+
+static void single_replica(void **state)
+{
+    (void)state;
+    struct exec_plan plan;
+    setenv("TY_CRASH", "3", 1);
+    setenv("GOOGLE_APPLICATION_CREDENTIALS", "/secret", 1);
+    setenv("CLOUDSDK_CONFIG", "/secret", 1);
+    setenv("RANK", "9", 1);
+    setenv("KEPT", "yes", 1);
+    assert_ok(build("{\"workerPoolSpecs\":[{\"replicaCount\":\"1\",\"containerSpec\":{\"imageUri\":"
+                    "\"host\",\"command\":[\"python3\",\"-m\"],\"args\":[\"x\"],\"env\":[{\"name\":"
+                    "\"A\",\"value\":\"1=2\"},{\"name\":\"CLOUD_ML_REGION\",\"value\":\"mine\"},"
+                    "{\"name\":\"TRAINYARD_ATTEMPT\",\"value\":\"1/1\"}]}}],"
+                    "\"baseOutputDirectory\":{\"outputUriPrefix\":\"/out/\"},"
+                    "\"scheduling\":{\"disableRetries\":true}}",
+                    &plan));
+    unsetenv("TY_CRASH");
+    unsetenv("RANK");
+    assert_int_equal(plan.replica_count, 1);
+    assert_true(plan.disable_retries);
+    assert_false(plan.restart_job_on_worker_restart);
+    const struct exec_replica *r = &plan.replicas[0];
+    assert_string_equal(r->argv[0], "python3");
+    assert_string_equal(r->argv[2], "x");
+    assert_null(r->argv[3]);
+    assert_null(get_env(r, "TF_CONFIG")); /* distributed jobs only */
+    assert_null(get_env(r, "TY_CRASH"));
+    assert_null(get_env(r, "GOOGLE_APPLICATION_CREDENTIALS"));
+    assert_null(get_env(r, "CLOUDSDK_CONFIG"));
+    assert_string_equal(get_env(r, "KEPT"), "yes");
+    assert_string_equal(get_env(r, "A"), "1=2");
+    assert_string_equal(get_env(r, "TRAINYARD_ATTEMPT"), "17/2"); /* the mark is ours */
+    assert_string_equal(get_env(r, "TRAINYARD_REPLICA"), "0-0");
+    assert_string_equal(get_env(r, "TRAINYARD_URL"), "http://127.0.0.1:7575");
+    assert_string_equal(get_env(r, "CLOUD_ML_PROJECT_ID"), "p1");
+    assert_string_equal(get_env(r, "CLOUD_ML_REGION"), "mine"); /* the user's wins */
+    assert_string_equal(get_env(r, "CLOUD_ML_JOB_ID"), "17");
+    assert_string_equal(get_env(r, "AIP_MODEL_DIR"), "/out/model/");
+    assert_string_equal(get_env(r, "AIP_CHECKPOINT_DIR"), "/out/checkpoints/");
+    assert_string_equal(get_env(r, "AIP_TENSORBOARD_LOG_DIR"), "/out/logs/");
+    assert_string_equal(get_env(r, "MASTER_ADDR"), "127.0.0.1");
+    assert_string_equal(get_env(r, "MASTER_PORT"), "20000");
+    assert_string_equal(get_env(r, "RANK"), "0");
+    assert_string_equal(get_env(r, "WORLD_SIZE"), "1");
+    assert_string_equal(get_env(r, "PYTHONUNBUFFERED"), "1");
+}
+
+static void assert_json(const char *text, const char *expected)
+{
+    json_t *have = parse(text), *want = parse(expected);
+    json_object_del(have, "job");
+    if (!json_equal(have, want))
+        fail_msg("%s is not %s", text, expected);
+    json_decref(have);
+    json_decref(want);
+}
+
+static void cluster_variables(void **state)
+{
+    (void)state;
+    struct exec_plan plan;
+    assert_ok(build(GANG, &plan));
+    assert_int_equal(plan.replica_count, 4);
+    const struct exec_replica *worker = &plan.replicas[2], *evaluator = &plan.replicas[3];
+    assert_int_equal(worker->pool, 1);
+    assert_int_equal(worker->index, 1);
+    assert_int_equal(evaluator->pool, 3);
+    assert_json(get_env(worker, "TF_CONFIG"),
+                "{\"cluster\":{\"chief\":[\"127.0.0.1:20000\"],\"worker\":[\"127.0.0.1:20001\","
+                "\"127.0.0.1:20002\"]},\"environment\":\"cloud\",\"task\":{\"type\":\"worker\","
+                "\"index\":1}}");
+    assert_json(get_env(evaluator, "CLUSTER_SPEC"),
+                "{\"cluster\":{\"workerpool0\":[\"127.0.0.1:20000\"],\"workerpool1\":["
+                "\"127.0.0.1:20001\",\"127.0.0.1:20002\"],\"workerpool3\":[\"127.0.0.1:20003\"]},"
+                "\"environment\":\"cloud\",\"task\":{\"type\":\"workerpool3\",\"index\":0}}");
+    json_t *spec = parse(GANG), *variable = parse(get_env(worker, "CLUSTER_SPEC"));
+    assert_true(json_equal(json_object_get(variable, "job"), spec));
+    json_decref(spec);
+    json_decref(variable);
+    assert_string_equal(get_env(worker, "RANK"), "2");
+    assert_string_equal(get_env(worker, "WORLD_SIZE"), "4");
+}
+
+static void huge_spec_is_left_out(void **state)
+{
+    (void)state;
+    struct ty_buf text;
+    ty_buf_init(&text, 1 << 20);
+    ty_buf_addz(&text, "{\"workerPoolSpecs\":[{\"replicaCount\":\"1\",\"containerSpec\":{\"args\":[");
+    for (int i = 0; i < 20; i++) {
+        ty_buf_addz(&text, i ? ",\"" : "\"");
+        for (int k = 0; k < 10000; k++)
+            ty_buf_addc(&text, 'x');
+        ty_buf_addc(&text, '"');
+    }
+    ty_buf_addz(&text, "]}}]}");
+    struct exec_plan plan;
+    assert_ok(build(text.ptr, &plan));
+    ty_buf_clear(&text);
+    assert_json(get_env(&plan.replicas[0], "CLUSTER_SPEC"),
+                "{\"cluster\":{\"workerpool0\":[\"127.0.0.1:20000\"]},\"environment\":\"cloud\","
+                "\"task\":{\"type\":\"workerpool0\",\"index\":0}}");
+}
+
+static void bad_specs(void **state)
+{
+    (void)state;
+    struct exec_plan plan;
+    assert_err(TY_INVALID_ARGUMENT, build("{\"workerPoolSpecs\":[]}", &plan));
+    assert_err(TY_INVALID_ARGUMENT,
+               build("{\"workerPoolSpecs\":[{\"replicaCount\":\"1\",\"containerSpec\":{\"imageUri\":"
+                     "\"host\"}}]}",
+                     &plan));
+    assert_non_null(strstr(ty_err_message(), "workerPoolSpecs[0].containerSpec"));
+    assert_err(TY_INVALID_ARGUMENT,
+               build("{\"workerPoolSpecs\":[{\"replicaCount\":\"2\"," HOST("\"a\"") "}]}", &plan));
+    assert_err(TY_INVALID_ARGUMENT,
+               build("{\"workerPoolSpecs\":[{\"replicaCount\":\"1\"," HOST("\"\"") "}]}", &plan));
+    assert_err(TY_INVALID_ARGUMENT,
+               build("{\"workerPoolSpecs\":[{\"replicaCount\":\"1\",\"containerSpec\":{\"args\":"
+                     "[\"a\"],\"env\":[{\"name\":\"A=B\",\"value\":\"\"}]}}]}",
+                     &plan));
+    assert_err(TY_INVALID_ARGUMENT,
+               build("{\"workerPoolSpecs\":[{\"replicaCount\":\"1\"," HOST(
+                         "\"a\"") "},{\"replicaCount\":\"5000\"," HOST("\"a\"") "}]}",
+                     &plan));
+}
+
+static void counts_and_timeouts(void **state)
+{
+    (void)state;
+    struct ty_config config;
+    ty_config_init(&config, &arena);
+    json_t *gang = parse(GANG), *timed = parse("{\"scheduling\":{\"timeout\":\"3.5s\"}}");
+    assert_int_equal(exec_replica_count(gang), 4);
+    assert_int_equal(exec_replica_count(timed), 0);
+    assert_int_equal(exec_timeout_ms(&config, timed), 3500);
+    assert_int_equal(exec_timeout_ms(&config, gang), config.default_timeout_s * 1000);
+    json_decref(gang);
+    json_decref(timed);
+}
+
+/* ---- the spec file ---- */
+
+static void spec_round_trip(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/ty-plan-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    int dirfd = open(dir, O_RDONLY | O_DIRECTORY);
+    struct exec_plan plan, back;
+    assert_ok(build(GANG, &plan));
+    assert_ok(spec_write(dirfd, &plan));
+    assert_ok(spec_read(&arena, dirfd, &back));
+    assert_int_equal(back.job_id, 17);
+    assert_int_equal(back.attempt, 2);
+    assert_int_equal(back.timeout_ms, 5000);
+    assert_int_equal(back.grace_ms, plan.grace_ms);
+    assert_int_equal(back.log_limit_bytes, plan.log_limit_bytes);
+    assert_int_equal(back.log_line_bytes, plan.log_line_bytes);
+    assert_int_equal(back.log_floor_ns, 7);
+    assert_int_equal(back.replica_count, 4);
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(back.replicas[i].port, plan.replicas[i].port);
+        assert_string_equal(back.replicas[i].argv[0], plan.replicas[i].argv[0]);
+        size_t n = 0;
+        for (; plan.replicas[i].env[n]; n++)
+            assert_string_equal(back.replicas[i].env[n], plan.replicas[i].env[n]);
+        assert_null(back.replicas[i].env[n]);
+    }
+    int fd = openat(dirfd, "spec", O_WRONLY | O_TRUNC);
+    assert_int_equal(write(fd, "{\"format\":9}", 12), 12);
+    close(fd);
+    assert_err(TY_FAILED_PRECONDITION, spec_read(&arena, dirfd, &back));
+    close(dirfd);
+    assert_ok(ty_remove_tree(AT_FDCWD, dir));
+}
+
+/* ---- the journal ---- */
+
+/* A journal with begin, running, restart, end; into `ret_text`. */
+static void make_journal(ty_str *ret_text)
+{
+    char dir[] = "/tmp/ty-journal-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    int dirfd = open(dir, O_RDONLY | O_DIRECTORY);
+    struct journal j;
+    struct ty_buf fields;
+    ty_buf_init(&fields, 4096);
+    assert_ok(journal_create(&j, dirfd));
+    struct journal other;
+    assert_err(TY_ALREADY_EXISTS, journal_create(&other, dirfd));
+    assert_ok(journal_add(&j, "begin", TY_STR(" format=1")));
+    assert_ok(journal_add(&j, "running", TY_STR("")));
+    assert_ok(journal_add(&j, "restart", TY_STR(" replica=0-0")));
+    journal_field(&fields, "outcome", TY_STR("failed"));
+    journal_field_int(&fields, "retry", 1);
+    journal_field_int(&fields, "code", 3);
+    journal_field_int(&fields, "ran_ms", 1234);
+    journal_field(&fields, "message", TY_STR("50 % of a=b\nwas \xff\xfe \xc3\xa9"));
+    assert_ok(journal_add(&j, "end", ty_buf_str(&fields)));
+    journal_close(&j);
+    ty_buf_clear(&fields);
+    assert_ok(ty_file_read(dirfd, "journal", 1 << 20, &arena, ret_text));
+    close(dirfd);
+    assert_ok(ty_remove_tree(AT_FDCWD, dir));
+}
+
+static void journal_round_trip(void **state)
+{
+    (void)state;
+    ty_str text;
+    struct exec_look look;
+    make_journal(&text);
+    assert_ok(journal_parse(&arena, text, &look));
+    assert_int_equal(look.phase, EXEC_ENDED);
+    assert_true(look.begin_ns > 0 && look.running_ns >= look.begin_ns);
+    assert_true(look.end_ns >= look.running_ns);
+    assert_int_equal(look.restarts, 1);
+    assert_int_equal(look.ran_ms, 1234);
+    assert_true(look.retry);
+    assert_int_equal(look.error_code, 3);
+    assert_true(ty_str_is(look.outcome, "failed"));
+    assert_true(ty_str_is(look.message, "50 % of a=b\nwas \xff\xfe \xc3\xa9"));
+}
+
+static void journal_torn_at_every_byte(void **state)
+{
+    (void)state;
+    ty_str text;
+    struct exec_look look;
+    make_journal(&text);
+    for (size_t n = 0; n < text.len; n++) {
+        assert_ok(journal_parse(&arena, (ty_str){text.ptr, n}, &look));
+        assert_int_equal(look.phase, EXEC_LOST);
+    }
+}
+
+static void journal_damage_is_told(void **state)
+{
+    (void)state;
+    ty_str text;
+    struct exec_look look;
+    make_journal(&text);
+    char *bytes = ty_cstr(&arena, text);
+    bytes[text.len - 4] ^= 1; /* the last line: as if it were not there */
+    assert_ok(journal_parse(&arena, (ty_str){bytes, text.len}, &look));
+    assert_int_equal(look.phase, EXEC_LOST);
+    bytes[20] ^= 1;
+    assert_err(TY_DATA_LOSS, journal_parse(&arena, (ty_str){bytes, text.len}, &look));
+    assert_non_null(strstr(ty_err_message(), "line 1"));
+}
+
+static void journal_newer_format(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/ty-journal-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    int dirfd = open(dir, O_RDONLY | O_DIRECTORY);
+    struct journal j;
+    struct exec_look look;
+    ty_str text;
+    assert_ok(journal_create(&j, dirfd));
+    assert_ok(journal_add(&j, "begin", TY_STR(" format=2")));
+    journal_close(&j);
+    assert_ok(ty_file_read(dirfd, "journal", 1 << 20, &arena, &text));
+    assert_err(TY_FAILED_PRECONDITION, journal_parse(&arena, text, &look));
+    close(dirfd);
+    assert_ok(ty_remove_tree(AT_FDCWD, dir));
+}
+
+/* ---- rules ---- */
+
+enum { EXIT = 256 }; /* a wait status is the exit status times that, or a signal */
+
+static void rules_table(void **state)
+{
+    (void)state;
+    static const struct {
+        bool chief;
+        int wait_status, restarts;
+        bool out_of_memory, disable_retries, restart_job;
+        enum rules_verdict verdict;
+        bool retry;
+    } rows[] = {
+        {true, 0, 0, false, false, false, RULES_SUCCEEDED, false},
+        {false, 0, 0, false, false, false, RULES_GO_ON, false},
+        {true, 1 * EXIT, 0, false, false, false, RULES_FAILED, false},
+        {false, 2 * EXIT, 0, false, false, false, RULES_FAILED, false},
+        {false, 6 * EXIT, 0, false, false, false, RULES_FAILED, true},
+        {false, 11 * EXIT, 0, false, false, false, RULES_FAILED, true},
+        {false, 134 * EXIT, 0, false, false, false, RULES_FAILED, true},
+        {false, 139 * EXIT, 0, false, false, false, RULES_FAILED, true},
+        {false, 139 * EXIT, 0, false, true, false, RULES_FAILED, false},
+        {false, 137 * EXIT, 0, false, false, false, RULES_FAILED, false},
+        {true, SIGSEGV, 0, false, false, false, RULES_FAILED, true},
+        {true, SIGABRT, 0, false, false, false, RULES_FAILED, true},
+        {true, SIGABRT, 0, false, true, false, RULES_FAILED, false},
+        {true, SIGKILL, 0, false, false, false, RULES_RESTART, false},
+        {true, SIGKILL, 4, false, false, false, RULES_RESTART, false},
+        {true, SIGKILL, 5, false, false, false, RULES_FAILED, true},
+        {true, SIGKILL, 0, true, false, false, RULES_FAILED, false},
+        {true, 137 * EXIT, 0, true, false, false, RULES_FAILED, false},
+        {true, SIGBUS, 0, true, false, false, RULES_RESTART, false},
+        {true, SIGTERM, 0, false, true, false, RULES_FAILED, false},
+        {true, SIGTERM, 0, false, false, true, RULES_FAILED, true},
+        {true, SIGTERM, 0, false, true, true, RULES_FAILED, false},
+    };
+    for (size_t i = 0; i < TY_COUNT(rows); i++) {
+        struct exec_plan plan = {.disable_retries = rows[i].disable_retries,
+                                 .restart_job_on_worker_restart = rows[i].restart_job};
+        struct rules_exit e = {.chief = rows[i].chief,
+                               .wait_status = rows[i].wait_status,
+                               .out_of_memory = rows[i].out_of_memory,
+                               .restarts = rows[i].restarts};
+        struct rules_answer answer = rules_decide(&plan, &e);
+        if (answer.verdict != rows[i].verdict || answer.retry != rows[i].retry)
+            fail_msg("row %zu: verdict %d retry %d", i, answer.verdict, answer.retry);
+        assert_int_equal(answer.code == TY_OK, answer.verdict != RULES_FAILED);
+    }
+}
+
+static void rules_words(void **state)
+{
+    (void)state;
+    static const struct {
+        struct rules_exit e;
+        const char *words;
+    } rows[] = {
+        {{.wait_status = EXIT}, "The replica workerpool1-3 exited with a non-zero status of 1."},
+        {{.wait_status = SIGSEGV}, "The replica workerpool1-3 was ended by signal 11 (SIGSEGV)."},
+        {{.wait_status = SIGKILL, .restarts = 5},
+         "The replica workerpool1-3 was ended by signal 9 (SIGKILL) after 5 restarts."},
+        {{.wait_status = SIGKILL, .out_of_memory = true},
+         "The replica workerpool1-3 ran out of memory and was killed."},
+    };
+    for (size_t i = 0; i < TY_COUNT(rows); i++) {
+        struct ty_buf b;
+        ty_buf_init(&b, 1024);
+        rules_describe(&b, &(struct exec_replica){.pool = 1, .index = 3}, &rows[i].e);
+        assert_string_equal(b.ptr, rows[i].words);
+        ty_buf_clear(&b);
+    }
+}
+
+#define CASE(name_, fn_)                                                                           \
+    {                                                                                              \
+        .name = (name_), .test_func = (fn_), .teardown_func = clear_arena                          \
+    }
+static const struct CMUnitTest tests[] = {
+    CASE("plan/single_replica", single_replica),
+    CASE("plan/cluster_variables", cluster_variables),
+    CASE("plan/huge_spec_is_left_out", huge_spec_is_left_out),
+    CASE("plan/bad_specs_name_the_field", bad_specs),
+    CASE("plan/counts_and_timeouts", counts_and_timeouts),
+    CASE("spec/round_trip", spec_round_trip),
+    CASE("journal/round_trip", journal_round_trip),
+    CASE("journal/torn_at_every_byte", journal_torn_at_every_byte),
+    CASE("journal/damage_is_told", journal_damage_is_told),
+    CASE("journal/newer_format_is_refused", journal_newer_format),
+    CASE("rules/table", rules_table),
+    CASE("rules/words", rules_words),
+};
+TEST_MAIN("exec-plan", tests)

@@ -1,0 +1,237 @@
+/* http_int.h -- what http's own files share.
+ *
+ * Threads of a server, and what each may touch:
+ *   event thread   accepts, asks who the peer is, ends what is overdue (event.c)
+ *   MHD's thread   parses requests and sends answers; runs the callbacks of request.c
+ *   workers        route and run handlers (worker.c)
+ * An exchange (one request and its answer) belongs to MHD's thread, except from
+ * MHD_suspend_connection to MHD_resume_connection, when it belongs to the worker queue.
+ * conn_lock guards the connection list, its phases and the counters; work_lock the
+ * queue and the parked list. Neither is held while taking the other or across I/O that can wait. */
+#ifndef TY_HTTP_INT_H
+#define TY_HTTP_INT_H
+
+#include "http/http.h"
+
+#include <microhttpd.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+enum {
+    HTTP_URI_BYTES = 32 * 1024,
+    HTTP_RESPONSE_BYTES = 64 * 1024 * 1024,
+    HTTP_BUFFERED_BYTES = 256 * 1024 * 1024, /* request bodies held at once, all connections */
+    HTTP_MAX_PARAMS = 256,
+    HTTP_MAX_PARKED = 256,
+    HTTP_MAX_LINGER = 64,
+    HTTP_RATE_GRACE_MS = 20000, /* a body or answer may take this long, */
+    HTTP_RATE_BYTES_MS = 64,    /* and a millisecond more for each 64 bytes (64 KB/s) */
+    HTTP_STACK_BYTES = 256 * 1024,
+};
+
+/* ---- libmicrohttpd, loaded at the first server ---- */
+
+#define MHD_FUNCTIONS(X)                                                                           \
+    X(MHD_start_daemon)                                                                            \
+    X(MHD_stop_daemon)                                                                             \
+    X(MHD_add_connection)                                                                          \
+    X(MHD_get_connection_info)                                                                     \
+    X(MHD_get_connection_values)                                                                   \
+    X(MHD_suspend_connection)                                                                      \
+    X(MHD_resume_connection)                                                                       \
+    X(MHD_create_response_from_buffer)                                                             \
+    X(MHD_add_response_header)                                                                     \
+    X(MHD_queue_response)                                                                          \
+    X(MHD_destroy_response)
+
+struct mhd {
+#define MHD_FIELD(name) __typeof__(name) *name;
+    MHD_FUNCTIONS(MHD_FIELD)
+#undef MHD_FIELD
+};
+/* The table, loaded once for the process and never unloaded. TY_FAILED_PRECONDITION. */
+TY_NODISCARD ty_err mhd_load(const struct mhd **ret_mhd);
+
+/* ---- router ---- */
+
+/* Fill `b` with the methods that `path` has, "GET, HEAD, POST"; empty if it has none. */
+void router_allow(const struct http_router *r, ty_str path, struct ty_buf *b);
+const char *method_name(enum http_method m);
+/* False for a method that we do not know. */
+bool method_parse(const char *name, enum http_method *ret_method);
+
+/* ---- request targets (target.c): bytes a client chose ---- */
+
+/* Split "/path?query" into req->path and req->query, all from req->arena. */
+TY_NODISCARD ty_err target_parse(struct http_request *req, ty_str target);
+
+/* ---- who the peer is ---- */
+
+/* Belongs to one thread. */
+struct peer {
+    int netlink; /* -1 where /proc/net/tcp is used */
+    uint32_t seq;
+};
+enum peer_method { PEER_NONE, PEER_SOCK_DIAG, PEER_PROC };
+TY_NODISCARD ty_err peer_open(struct peer *p, enum peer_method method);
+void peer_close(struct peer *p);
+TY_NODISCARD ty_err peer_check(struct peer *p, int fd, uid_t uid);
+enum peer_method peer_method_chosen(void); /* after http_peer_init */
+
+/* ---- Unix sockets whose path may be longer than sun_path ---- */
+
+/* Fill *ret_addr for `path`. Where it is too long, *ret_dirfd is a folder that must stay open
+ * during bind or connect (the address goes through /proc/self/fd); else -1. */
+TY_NODISCARD ty_err unix_address(const char *path, struct sockaddr_un *ret_addr, int *ret_dirfd);
+
+/* ---- connections ---- */
+
+enum conn_phase { CONN_HEADERS, CONN_BODY, CONN_WORK, CONN_SEND, CONN_IDLE };
+
+struct conn {
+    int fd; /* MHD's; valid while this is in the list */
+    bool local;
+    bool dropped; /* shut down by the sweep; MHD will notice */
+    bool begun;   /* a request line has been read on it */
+    enum conn_phase phase;
+    int64_t deadline_ms; /* 0: none */
+    struct conn *prev, *next;
+};
+
+enum exchange_step { STEP_HEADERS, STEP_BODY, STEP_WORK, STEP_ANSWER };
+
+struct exchange {
+    struct http_request req;
+    struct http_response res;
+    struct ty_arena arena;
+    struct ty_buf body;
+    ty_str target; /* as sent */
+    struct http_server *server;
+    struct conn *conn;
+    struct MHD_Connection *mhd;
+    enum exchange_step step;
+    bool known_method, routed, has_body, close_after;
+    const char *method; /* as sent */
+    const char *allow;  /* for 405; NULL */
+    http_handler handler;
+    void *ctx;
+    int64_t body_start_ms;
+    int64_t first_parked_ms, wake_ms;
+    bool timer_only; /* one parked too many: not woken, only timed */
+    struct exchange *prev, *next;
+};
+
+struct exchange_list {
+    struct exchange *first, *last;
+    size_t count;
+};
+
+/* A descriptor the event thread waits for. */
+enum source_kind { SOURCE_KICK, SOURCE_TCP, SOURCE_UNIX, SOURCE_LINGER };
+struct source {
+    enum source_kind kind;
+    int fd;
+    int64_t deadline_ms; /* SOURCE_LINGER */
+    struct source *next;
+};
+
+struct http_server {
+    const struct mhd *mhd;
+    struct MHD_Daemon *daemon;
+    const struct http_router *router;
+    char *socket_path;
+    int port;
+    int64_t request_bytes, header_timeout_ms, idle_timeout_ms;
+
+    int epoll, spare_fd;
+    struct source kick, tcp4, tcp6, local;
+    struct peer peer; /* event thread only */
+    pthread_t event_thread;
+    bool event_running;
+    atomic_bool event_stop;
+
+    pthread_mutex_t conn_lock;
+    struct conn *conns;
+    struct source *lingering;
+    size_t linger_count;
+    struct http_stats stats;
+
+    pthread_mutex_t work_lock;
+    pthread_cond_t work_ready;
+    struct exchange_list queue, parked;
+    size_t wakeable; /* parked ones that a wake reaches */
+    uint64_t wakes;
+    bool stopping;
+    pthread_t *workers;
+    size_t worker_count;
+
+    atomic_size_t buffered;
+};
+
+/* event.c */
+TY_NODISCARD ty_err event_start(struct http_server *s);
+void event_stop(struct http_server *s);
+void event_kick(struct http_server *s);
+/* Keep a copy of `fd` open and read what still comes for a few seconds, so that closing
+ * does not reset the connection before the client has read its answer. */
+void event_linger(struct http_server *s, int fd);
+void conn_phase_set(struct http_server *s, struct conn *c, enum conn_phase phase, int64_t deadline_ms);
+
+/* request.c: MHD's callbacks */
+void *request_begin(void *cls, const char *uri, struct MHD_Connection *mhd);
+enum MHD_Result request_access(void *cls, struct MHD_Connection *mhd, const char *url, const char *method,
+                               const char *version, const char *data, size_t *size, void **state);
+void request_completed(void *cls, struct MHD_Connection *mhd, void **state, enum MHD_RequestTerminationCode code);
+void request_connection(void *cls, struct MHD_Connection *mhd, void **state, enum MHD_ConnectionNotificationCode code);
+
+/* answer.c */
+/* Make x's answer the google.rpc error of `err` and this thread's message. */
+void answer_error(struct exchange *x, int status, ty_err err);
+/* A whole HTTP response written past MHD, for when it does not take one (in the middle of a body). */
+void answer_raw(struct exchange *x, int fd);
+enum MHD_Result answer_queue(struct exchange *x);
+
+/* worker.c */
+TY_NODISCARD ty_err worker_start(struct http_server *s, size_t count);
+void worker_stop(struct http_server *s); /* answers what is queued or parked, then joins */
+/* False when the server is stopping: the caller keeps the exchange. */
+bool worker_submit(struct http_server *s, struct exchange *x);
+/* Queue what has been parked long enough; returns ms until the next, -1 if none. */
+int64_t worker_tick(struct http_server *s, int64_t now_ms);
+/* A thread with a small stack and all signals blocked. */
+TY_NODISCARD ty_err thread_start(pthread_t *ret_thread, void *(*fn)(void *), void *arg);
+
+/* ---- the client's reply parser ---- */
+
+enum reply_state {
+    REPLY_STATUS,
+    REPLY_HEADERS,
+    REPLY_LENGTH,
+    REPLY_CHUNK_SIZE,
+    REPLY_CHUNK_DATA,
+    REPLY_CHUNK_END,
+    REPLY_TRAILERS,
+    REPLY_UNTIL_EOF,
+    REPLY_DONE,
+};
+struct reply_parser {
+    enum reply_state state;
+    bool head;       /* the answer to a HEAD: no body */
+    bool keep_alive; /* valid once done */
+    bool chunked, has_length;
+    int status;
+    size_t left;        /* bytes of the body or chunk still to come */
+    size_t head_bytes;  /* of status line, headers and trailers so far */
+    struct ty_buf body; /* limit HTTP_RESPONSE_BYTES */
+};
+void reply_parser_init(struct reply_parser *p, bool head);
+void reply_parser_clear(struct reply_parser *p);
+/* Take what can be taken from `bytes`; the rest is fed again with more behind it. Bytes after the
+ * reply are left. TY_DATA_LOSS when it is not HTTP/1.x; TY_RESOURCE_EXHAUSTED past a ceiling. */
+TY_NODISCARD ty_err reply_parser_feed(struct reply_parser *p, ty_str bytes, size_t *ret_used);
+/* The connection ended: fine if the reply was complete or had no stated length. */
+TY_NODISCARD ty_err reply_parser_eof(struct reply_parser *p);
+
+#endif

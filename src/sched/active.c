@@ -1,0 +1,170 @@
+/* active.c -- the jobs that have not ended: a table by id, and the two lists. */
+#include "sched/sched_int.h"
+
+#include "wire/wire.h"
+
+#include <sys/epoll.h>
+
+static struct active **bucket_of(struct sched *s, int64_t id)
+{
+    uint64_t mixed = (uint64_t)id * 0x9e3779b97f4a7c15u;
+    return &s->buckets[mixed >> 52];
+}
+
+struct active *active_find(struct sched *s, int64_t id)
+{
+    struct active *j = *bucket_of(s, id);
+    while (j && j->id != id)
+        j = j->next_in_bucket;
+    return j;
+}
+
+static void list_remove(struct active_list *l, struct active *j)
+{
+    *(j->prev ? &j->prev->next : &l->first) = j->next;
+    *(j->next ? &j->next->prev : &l->last) = j->prev;
+    j->prev = j->next = NULL;
+    l->count--;
+}
+
+/* Ordered by id, which is by age. New jobs belong at the end, so look from there. */
+static void list_insert(struct active_list *l, struct active *j)
+{
+    struct active *before = l->last;
+    while (before && before->id > j->id)
+        before = before->prev;
+    j->prev = before;
+    j->next = before ? before->next : l->first;
+    *(before ? &before->next : &l->first) = j;
+    *(j->next ? &j->next->prev : &l->last) = j;
+    l->count++;
+}
+
+static void wait_begin(struct sched *s, struct active *j)
+{
+    list_insert(&s->waiting, j);
+    s->finite_waits += j->max_wait_ms != INT64_MAX;
+}
+
+static void wait_end(struct sched *s, struct active *j)
+{
+    list_remove(&s->waiting, j);
+    s->finite_waits -= j->max_wait_ms != INT64_MAX;
+}
+
+/* What the scheduler needs of a job's spec. A spec that does not parse was never accepted. */
+static void read_scheduling(const struct job *job, struct active *j)
+{
+    struct ty_buf text;
+    ty_buf_init(&text, SIZE_MAX / 2);
+    ty_buf_addc(&text, '{');
+    ty_buf_adds(&text, job->body);
+    ty_buf_addc(&text, '}');
+    json_t *body = NULL;
+    j->max_wait_ms = INT64_MAX;
+    if (wire_json_parse(ty_buf_str(&text), &body) == TY_OK) {
+        json_t *scheduling = json_object_get(json_object_get(body, "jobSpec"), "scheduling");
+        j->disable_retries = json_is_true(json_object_get(scheduling, "disableRetries"));
+        ty_str wait = wire_json_get_str(scheduling, "maxWaitDuration");
+        int64_t ms;
+        if (wait.len && wire_duration_parse(wait, &ms) == TY_OK && ms > 0)
+            j->max_wait_ms = ms;
+    }
+    json_decref(body);
+    ty_buf_clear(&text);
+}
+
+struct active *active_add(struct sched *s, const struct job *job)
+{
+    struct active *j = calloc(1, sizeof *j);
+    ty_assert(j);
+    *j = (struct active){.id = job->id,
+                         .state = job->state,
+                         .moving = job->state,
+                         .replicas = job->replicas,
+                         .attempt = job->attempt,
+                         .retries = job->retries,
+                         .ran_ms = job->ran_ms,
+                         .cancel_requested = job->cancel_requested,
+                         .fd = -1,
+                         .wait_boot_ms = ty_boot_ms()};
+    read_scheduling(job, j);
+    struct active **bucket = bucket_of(s, j->id);
+    j->next_in_bucket = *bucket;
+    *bucket = j;
+    wait_begin(s, j);
+    return j;
+}
+
+void active_place(struct sched *s, struct active *j, int *ports)
+{
+    wait_end(s, j);
+    list_insert(&s->placed, j);
+    j->placed = true;
+    j->running = j->gone = j->cancel_sent = false;
+    j->ports = ports;
+    j->placed_boot_ms = ty_boot_ms();
+    s->slots_used += j->replicas;
+    s->starting++;
+}
+
+static void placed_end(struct sched *s, struct active *j)
+{
+    active_disconnect(s, j);
+    if (j->look)
+        s->looks--;
+    s->slots_used -= j->replicas;
+    s->starting -= !j->running;
+    ports_give(&s->ports, j->ports, j->replicas);
+    free(j->ports);
+    j->ports = NULL;
+    j->placed = j->running = j->look = j->gone = false;
+    list_remove(&s->placed, j);
+}
+
+void active_unplace(struct sched *s, struct active *j)
+{
+    placed_end(s, j);
+    j->wait_boot_ms = ty_boot_ms();
+    wait_begin(s, j);
+}
+
+void active_remove(struct sched *s, struct active *j)
+{
+    if (j->placed)
+        placed_end(s, j);
+    else
+        wait_end(s, j);
+    struct active **at = bucket_of(s, j->id);
+    while (*at != j)
+        at = &(*at)->next_in_bucket;
+    *at = j->next_in_bucket;
+    free(j->broken);
+    free(j);
+}
+
+void active_look(struct sched *s, struct active *j)
+{
+    if (!j->look && j->placed) {
+        j->look = true;
+        s->looks++;
+    }
+}
+
+void active_disconnect(struct sched *s, struct active *j)
+{
+    if (j->fd < 0)
+        return;
+    epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, j->fd, NULL);
+    close(j->fd);
+    j->fd = -1;
+}
+
+void active_connect(struct sched *s, struct active *j, int fd)
+{
+    active_disconnect(s, j);
+    j->fd = fd;
+    j->gone = j->cancel_sent = false;
+    struct epoll_event e = {.events = EPOLLIN | EPOLLRDHUP, .data.ptr = j};
+    ty_assert(epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, fd, &e) == 0);
+}

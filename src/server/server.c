@@ -1,0 +1,270 @@
+/* server.c -- `trainyard serve`: put the parts together, wait to be told to stop.
+ *
+ * Order of start: the lock on the data folder, settings, rows, HTTP, then the scheduler (it needs
+ * the port for its jobs' environment). A job accepted between the last two is found by the
+ * scheduler's own first look at the rows: `gate` makes that certain. Order of stop: scheduler,
+ * HTTP, rows. Jobs run on in their conductors. */
+#include "server/server.h"
+
+#include "auth/auth.h"
+#include "cloudlog/cloudlog.h"
+#include "http/http.h"
+#include "identity/identity.h"
+#include "sched/sched.h"
+#include "server/server_int.h"
+#include "store/store.h"
+#include "vertex/vertex.h"
+#include "wire/wire.h"
+
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+
+static const char default_project[] = "trainyard";
+static const char default_region[] = "us-central1";
+
+/* ---- the data folder ---- */
+
+static ty_err data_dir_lock(struct server *s)
+{
+    const char *path = ty_format(&s->arena, "%s/server.lock", s->data_dir);
+    s->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (s->lock_fd < 0)
+        return ty_fail_errno(errno, "cannot open '%s'", path);
+    if (flock(s->lock_fd, LOCK_EX | LOCK_NB) != 0) {
+        ty_str holder = {0};
+        (void)!ty_file_read(AT_FDCWD, path, 64, &s->arena, &holder);
+        return ty_fail(TY_ALREADY_EXISTS,
+                       "another server (process " TY_STR_FMT ") already serves '%s'",
+                       TY_STR_ARG(ty_str_trim(holder)), s->data_dir);
+    }
+    char pid[16];
+    int n = snprintf(pid, sizeof pid, "%d\n", (int)getpid());
+    if (ftruncate(s->lock_fd, 0) != 0)
+        return ty_fail_errno(errno, "cannot write '%s'", path);
+    return ty_write_all(s->lock_fd, pid, (size_t)n);
+}
+
+/* The folder's format is a number in a file; a newer one is refused, there is no older one yet. */
+static ty_err data_dir_format(struct server *s)
+{
+    const char *path = ty_format(&s->arena, "%s/format", s->data_dir);
+    ty_str text;
+    ty_err err = ty_file_read(AT_FDCWD, path, 64, &s->arena, &text);
+    if (err == TY_NOT_FOUND)
+        return ty_file_replace(AT_FDCWD, path, TY_STR("1\n"), 0600);
+    int64_t format;
+    if (err == TY_OK)
+        err = ty_parse_i64(ty_str_trim(text), &format);
+    if (err != TY_OK)
+        return ty_wrap(err, "'%s'", path);
+    if (format != 1)
+        return ty_fail(TY_FAILED_PRECONDITION,
+                       "'%s' has format %" PRId64 "; this program knows format 1: use a newer one",
+                       s->data_dir, format);
+    return TY_OK;
+}
+
+static ty_err data_dir_open(struct server *s, const char *given)
+{
+    const char *home = getenv("HOME");
+    if (!given && !home)
+        return ty_fail(TY_FAILED_PRECONDITION, "no --data given and HOME is not set");
+    const char *path = given ? given : ty_format(&s->arena, "%s/.trainyard", home);
+    ty_err err = ty_mkdirs(path, 0700);
+    if (err == TY_OK)
+        err = ty_mkdirs(ty_format(&s->arena, "%s/jobs", path), 0700);
+    if (err != TY_OK)
+        return err;
+    char *full = realpath(path, NULL);
+    if (!full)
+        return ty_fail_errno(errno, "cannot resolve '%s'", path);
+    s->data_dir = ty_cstr(&s->arena, ty_str_of(full));
+    free(full);
+    struct stat st;
+    if (stat(s->data_dir, &st) != 0 || st.st_uid != geteuid())
+        return ty_fail(TY_PERMISSION_DENIED, "'%s' does not belong to this user", s->data_dir);
+    err = data_dir_lock(s);
+    return err == TY_OK ? data_dir_format(s) : err;
+}
+
+static ty_err read_settings(struct server *s, const char *listen)
+{
+    ty_config_init(&s->config, &s->arena);
+    const char *path = ty_format(&s->arena, "%s/trainyard.conf", s->data_dir);
+    ty_str text;
+    ty_err err = ty_file_read(AT_FDCWD, path, 1 << 20, &s->arena, &text);
+    if (err == TY_OK)
+        err = ty_config_parse(&s->config, &s->arena, path, text);
+    else if (err == TY_NOT_FOUND)
+        err = TY_OK;
+    if (err == TY_OK && listen)
+        err = ty_config_set(&s->config, &s->arena, TY_STR("listen"), ty_str_of(listen));
+    if (err == TY_OK && s->config.port_first >= s->config.port_last)
+        err = ty_fail(TY_INVALID_ARGUMENT, "%s: port_first must be below port_last", path);
+    return err;
+}
+
+/* ---- joining the parts ---- */
+
+static void notify_scheduler(void *arg, int64_t job_id)
+{
+    struct server *s = arg;
+    pthread_mutex_lock(&s->gate);
+    if (s->sched)
+        sched_notify(s->sched, job_id);
+    pthread_mutex_unlock(&s->gate);
+}
+
+static void rows_changed(void *arg)
+{
+    http_server_wake(((struct server *)arg)->http);
+}
+
+static void job_warnings(ty_str body, struct ty_buf *out)
+{
+    struct ty_buf text;
+    ty_buf_init(&text, SIZE_MAX / 2);
+    ty_buf_addc(&text, '{');
+    ty_buf_adds(&text, body);
+    ty_buf_addc(&text, '}');
+    json_t *job;
+    if (wire_json_parse(ty_buf_str(&text), &job) == TY_OK) {
+        vertex_job_warnings(job, out);
+        json_decref(job);
+    }
+    ty_buf_clear(&text);
+}
+
+static ty_err start_http(struct server *s)
+{
+    s->vertex = (struct vertex){.config = &s->config,
+                                .store = s->store,
+                                .notify = notify_scheduler,
+                                .notify_arg = s,
+                                .data_dir = s->data_dir};
+    s->cloudlog =
+        (struct cloudlog){.store = s->store, .data_dir = s->data_dir, .warnings = job_warnings};
+    s->identity = (struct identity){.project = default_project, .region = default_region};
+    struct http_routes tables[] = {vertex_routes(&s->vertex), cloudlog_routes(&s->cloudlog),
+                                   identity_routes(&s->identity), status_routes(s)};
+    ty_err err = http_router_new(tables, TY_COUNT(tables), &s->router);
+    if (err == TY_OK)
+        err = http_server_start(&s->config, ty_format(&s->arena, "%s/sock", s->data_dir), s->router,
+                                &s->http);
+    if (err == TY_OK)
+        s->url = ty_format(&s->arena, "http://127.0.0.1:%d", http_server_port(s->http));
+    return err;
+}
+
+static ty_err start_scheduler(struct server *s)
+{
+    struct sched_setup setup = {.config = &s->config,
+                                .store = s->store,
+                                .data_dir = s->data_dir,
+                                .url = s->url,
+                                .changed = rows_changed,
+                                .changed_arg = s};
+    pthread_mutex_lock(&s->gate);
+    ty_err err = sched_start(&setup, &s->sched);
+    pthread_mutex_unlock(&s->gate);
+    return err;
+}
+
+/* What others look for when the server answers: data/url, and the file the caller asked for. */
+static ty_err announce(struct server *s, const char *ready_file)
+{
+    ty_str url = ty_str_of(ty_format(&s->arena, "%s\n", s->url));
+    ty_err err = ty_file_replace(AT_FDCWD, ty_format(&s->arena, "%s/url", s->data_dir), url, 0600);
+    if (err == TY_OK && ready_file)
+        err = ty_file_replace(AT_FDCWD, ready_file, url, 0600);
+    if (err == TY_OK)
+        log_info("server.ready", "url=%s data=%s pid=%d", s->url, s->data_dir, (int)getpid());
+    return err;
+}
+
+static void raise_file_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static ty_err start(struct server *s, const struct server_options *o)
+{
+    ty_err err = data_dir_open(s, o->data_dir);
+    if (err == TY_OK)
+        err = read_settings(s, o->listen);
+    if (err == TY_OK)
+        err = http_peer_init();
+    if (err == TY_OK)
+        err = store_open(s->data_dir, &s->store);
+    if (err == TY_OK)
+        err = start_http(s);
+    if (err == TY_OK)
+        err = auth_client_prepare(s->data_dir, s->url, default_project, default_region);
+    if (err == TY_OK)
+        err = start_scheduler(s);
+    raise_file_limit(); /* after the launcher is started: jobs keep the user's own limit */
+    if (err == TY_OK)
+        err = orphans_remove_start(s);
+    return err == TY_OK ? announce(s, o->ready_file) : err;
+}
+
+static void stop(struct server *s)
+{
+    orphans_remove_stop(s);
+    pthread_mutex_lock(&s->gate);
+    struct sched *sched = s->sched;
+    s->sched = NULL; /* a job accepted from here on is found at the next start */
+    pthread_mutex_unlock(&s->gate);
+    if (sched)
+        sched_stop(sched);
+    if (s->http)
+        http_server_stop(s->http);
+    if (s->router)
+        http_router_free(s->router);
+    if (s->store)
+        store_close(s->store);
+    if (s->lock_fd >= 0)
+        close(s->lock_fd);
+    pthread_mutex_destroy(&s->gate);
+    ty_arena_clear(&s->arena);
+}
+
+static void wait_for_signal(sigset_t *signals)
+{
+    int got;
+    while (sigwait(signals, &got) != 0)
+        ;
+    log_info("server.stopping", "signal=%d; jobs run on", got);
+}
+
+ty_err server_run(const struct server_options *options)
+{
+    struct server s = {.lock_fd = -1};
+    pthread_mutex_init(&s.gate, NULL);
+    ty_seam_role("server");
+    crash_handler_install();
+    /* Blocked before the first thread, so that every thread inherits it and only sigwait sees them.
+     */
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGHUP);
+    pthread_sigmask(SIG_BLOCK, &signals, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    s.start_boot_ms = ty_boot_ms();
+    ty_err err = start(&s, options);
+    if (err == TY_OK)
+        wait_for_signal(&signals);
+    char *message = ty_err_take(); /* stopping must not replace the reason */
+    stop(&s);
+    if (err != TY_OK)
+        err = ty_fail(err, "%s", message);
+    free(message);
+    return err;
+}

@@ -1,0 +1,44 @@
+/* server_int.h -- what the parts of the server share. */
+#ifndef TY_SERVER_INT_H
+#define TY_SERVER_INT_H
+
+#include "cloudlog/cloudlog.h"
+#include "http/http.h"
+#include "identity/identity.h"
+#include "sched/sched.h"
+#include "store/store.h"
+#include "vertex/vertex.h"
+
+#include <pthread.h>
+
+struct server {
+    struct ty_arena arena; /* lives as long as the server; only used while it starts */
+    struct ty_config config;
+    char *data_dir;
+    char *url;
+    int lock_fd;
+    struct store *store;
+    struct http_router *router;
+    struct http_server *http;
+    struct sched *sched;
+    pthread_mutex_t gate; /* guards `sched` being there */
+    struct vertex vertex;
+    struct cloudlog cloudlog;
+    struct identity identity;
+    int64_t start_boot_ms;
+    pthread_t orphans_thread;
+    bool orphans_started;
+    bool orphans_stop; /* atomic */
+};
+
+/* /healthz and /metrics */
+struct http_routes status_routes(struct server *s);
+
+/* Remove folders of deleted jobs that a crash has left, on a thread of its own. */
+TY_NODISCARD ty_err orphans_remove_start(struct server *s);
+void orphans_remove_stop(struct server *s);
+
+/* On SIGSEGV and its like: say what it was and where, then die of it. */
+void crash_handler_install(void);
+
+#endif

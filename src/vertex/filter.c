@@ -1,0 +1,155 @@
+/* filter.c -- the filter of customJobs.list: which members a job has, for wire's filter language.
+ *
+ *   display_name, name, state       text; state by its name, JOB_STATE_RUNNING
+ *   create_time, start_time,        RFC 3339, compared as times whatever their offset and
+ *   end_time, update_time           precision
+ *   labels.KEY                      text; labels:KEY asks for its presence, as labels.KEY:* does
+ * Labels are parsed only when a filter asks for one. */
+#include "vertex/vertex_int.h"
+
+struct job_row {
+    const struct job *job; /* NULL: the row that answers for all names */
+    struct vertex_filter *filter;
+    json_t *labels;
+    struct ty_buf name;
+    char time[WIRE_TIME_BYTES];
+};
+
+enum { NAME_BYTES = 256 };
+
+static const struct {
+    const char *name;
+    size_t offset;
+} times[] = {
+    {"createTime", offsetof(struct job, create_ns)},
+    {"startTime", offsetof(struct job, start_ns)},
+    {"endTime", offsetof(struct job, end_ns)},
+    {"updateTime", offsetof(struct job, update_ns)},
+};
+
+/* Index in `times`, or -1. */
+static int time_find(ty_str name)
+{
+    for (size_t i = 0; i < TY_COUNT(times); i++) {
+        if (wire_name_eq(name, ty_str_of(times[i].name)))
+            return (int)i;
+    }
+    return -1;
+}
+
+static bool time_get(struct job_row *r, int n, ty_str *ret_value)
+{
+    int64_t ns = 1; /* the row that answers for all names has every time */
+    if (r->job != NULL)
+        memcpy(&ns, (const char *)r->job + times[n].offset, sizeof ns);
+    if (ns == 0)
+        return false;
+    *ret_value = ty_str_of(wire_time_format(ns, 6, r->time));
+    return true;
+}
+
+static bool label_get(struct job_row *r, ty_str key, ty_str *ret_value)
+{
+    if (r->labels == NULL && r->job->labels.len > 0)
+        ty_assert(wire_json_parse(r->job->labels, &r->labels) == TY_OK);
+    struct ty_buf name;
+    ty_buf_init(&name, 1024);
+    ty_buf_adds(&name, key);
+    const json_t *value = key.len > 0 ? json_object_get(r->labels, name.ptr) : NULL;
+    ty_buf_clear(&name);
+    if (value == NULL)
+        return false;
+    *ret_value = (ty_str){json_string_value(value), json_string_length(value)};
+    return true;
+}
+
+static bool row_get(const struct wire_filter_row *row, ty_str name, ty_str *ret_value,
+                    bool *ret_unknown)
+{
+    struct job_row *r = row->data;
+    ty_str head, rest = name;
+    bool dotted = ty_str_split(&rest, '.', &head);
+    bool label = dotted && ty_str_is(head, "labels");
+    int time = time_find(name);
+    bool text = wire_name_eq(name, TY_STR("displayName")) || ty_str_is(name, "state") ||
+                ty_str_is(name, "name");
+    bool map = ty_str_is(name, "labels"); /* known, and no value itself */
+    *ret_unknown = !label && time < 0 && !text && !map;
+    if (time >= 0)
+        return time_get(r, time, ret_value);
+    if (*ret_unknown || map || r->job == NULL)
+        return false;
+    if (label)
+        return label_get(r, rest, ret_value);
+    if (ty_str_is(name, "state")) {
+        *ret_value = ty_str_of(job_state_name(r->job->state));
+    } else if (ty_str_is(name, "name")) {
+        r->name.len = 0;
+        vertex_job_name(&r->name, r->job);
+        *ret_value = ty_buf_str(&r->name);
+    } else {
+        *ret_value = r->job->display_name;
+    }
+    return true;
+}
+
+static int row_compare(const struct wire_filter_row *row, ty_str name, ty_str have, ty_str want)
+{
+    struct job_row *r = row->data;
+    if (time_find(name) < 0)
+        return ty_str_cmp(have, want);
+    int64_t a, b;
+    if (wire_time_parse(want, &b) != TY_OK) {
+        r->filter->bad_time = want;
+        return ty_str_cmp(have, want);
+    }
+    ty_assert(wire_time_parse(have, &a) == TY_OK);
+    return (a > b) - (a < b);
+}
+
+static bool row_matches(struct vertex_filter *f, const struct job *job)
+{
+    struct job_row r = {.job = job, .filter = f};
+    struct wire_filter_row row = {row_get, row_compare, &r};
+    ty_buf_init(&r.name, NAME_BYTES);
+    bool matches = wire_filter_matches(f->filter, &row);
+    ty_buf_clear(&r.name);
+    json_decref(r.labels);
+    return matches;
+}
+
+bool vertex_filter_matches(struct vertex_filter *f, const struct job *job)
+{
+    return f->filter == NULL || row_matches(f, job);
+}
+
+ty_err vertex_filter_read(struct http_request *req, struct http_response *res,
+                          struct vertex_filter *ret_filter)
+{
+    struct vertex_filter f = {NULL, {"", 0}};
+    ty_str text = ty_str_trim(http_query(req, "filter"));
+    if (text.len > 0) {
+        struct job_row r = {.filter = &f};
+        struct wire_filter_row row = {row_get, row_compare, &r};
+        ty_err err = wire_filter_parse(req->arena, text, &f.filter);
+        if (err == TY_OK)
+            err = wire_filter_check(f.filter, &row);
+        if (err != TY_OK)
+            return vertex_fail_field(req, res, "filter", "%s",
+                                     ty_cstr(req->arena, ty_str_of(ty_err_message())));
+        (void)row_matches(&f, NULL); /* finds times that are none before any row is read */
+    }
+    ty_err err = vertex_filter_times(req, res, &f);
+    if (err == TY_OK)
+        *ret_filter = f;
+    return err;
+}
+
+ty_err vertex_filter_times(struct http_request *req, struct http_response *res,
+                           const struct vertex_filter *f)
+{
+    if (f->bad_time.len == 0)
+        return TY_OK;
+    return vertex_fail_field(req, res, "filter", "'%.80s' is not a time like 2026-01-31T12:00:00Z",
+                             ty_cstr(req->arena, f->bad_time));
+}

@@ -1,0 +1,267 @@
+/* test_yaml.c -- YAML in, and out as gcloud prints it. */
+#include "wire/test_wire.h"
+
+static void reads_as(const char *yaml, const char *json)
+{
+    struct ty_buf b;
+    json_t *value = NULL;
+    ty_buf_init(&b, 1 << 16);
+    assert_ok(wire_yaml_parse(ty_str_of(yaml), &value));
+    wire_json_dump(&b, value);
+    assert_text(&b, json);
+    json_decref(value);
+}
+
+static void refuse(ty_str yaml, const char *words)
+{
+    json_t *value = NULL;
+    assert_err(TY_INVALID_ARGUMENT, wire_yaml_parse(yaml, &value));
+    assert_null(value);
+    assert_message(words);
+}
+#define REFUSE(literal, words) refuse(TY_STR(literal), words)
+
+static void yaml_a_config_file(void **state)
+{
+    (void)state;
+    reads_as(
+        "# a trainer\nworkerPoolSpecs:\n  machineSpec: {machineType: n1-standard-4}\n"
+        "  replicaCount: 1\n  containerSpec:\n    imageUri: host\n    command:\n    - sh\n"
+        "    - -c\n    - |\n      echo a\n      echo b\n",
+        "{\"workerPoolSpecs\":{\"machineSpec\":{\"machineType\":\"n1-standard-4\"},"
+        "\"replicaCount\":1,\"containerSpec\":{\"imageUri\":\"host\",\"command\":[\"sh\",\"-c\","
+        "\"echo a\\necho b\\n\"]}}}");
+}
+
+static void yaml_core_schema(void **state)
+{
+    (void)state;
+    reads_as("[~, null, Null, true, False, on, no, y]",
+             "[null,null,null,true,false,\"on\",\"no\",\"y\"]");
+    reads_as("[1, -2, +3, 007, 0o17, 0x1F, 1.5, .5, 1e3, -1.5e-3, 1., 1_000, 0x, 1.2.3, +, -, e5]",
+             "[1,-2,3,7,15,31,1.5,0.5,1000.0,-0.0015,1.0,\"1_000\",\"0x\",\"1.2.3\",\"+\",\"-\","
+             "\"e5\"]");
+    reads_as("{a: 2024-01-01, b: '1', c: \"true\", d: !!str 1, e: , 5: x, true: y}",
+             "{\"a\":\"2024-01-01\",\"b\":\"1\",\"c\":\"true\",\"d\":\"1\",\"e\":null,\"5\":\"x\","
+             "\"true\":\"y\"}");
+    reads_as("--- 5\n...\n", "5");
+    reads_as("\xef\xbb\xbf{a: 1}", "{\"a\":1}");
+}
+
+static void yaml_refuses(void **state)
+{
+    (void)state;
+    REFUSE("", "there is no document");
+    refuse((ty_str){NULL, 0}, "there is no document");
+    REFUSE("# only a comment\n", "there is no document");
+    REFUSE("a: 1\n---\nb: 2\n", "line 2: a second document");
+    REFUSE("a: 1\nb: 2\na: 3\n", "line 3: the key 'a' is there twice");
+    REFUSE("? [a]\n: 1\n", "line 1: a key must be a scalar");
+    REFUSE("a: &x 1\nb: *x\n", "line 2: aliases (*x) are not supported");
+    REFUSE("*x : 1\n", "aliases");
+    REFUSE("a: !mine 1\n", "line 1: the tag '!mine' is not supported");
+    REFUSE("a: !mine [1]\n", "'!mine'");
+    REFUSE("a: !mine {b: 1}\n", "'!mine'");
+    REFUSE("a: .inf\n", "'.inf' is not a finite number");
+    REFUSE("a: 1e999\n", "'1e999' is not a finite number");
+    REFUSE("a: 1\nb: 99999999999999999999\n", "line 2: the number is too large");
+    REFUSE("a: \"x\\0y\"\n", "line 1: a NUL character");
+    REFUSE("\"x\\0y\": 1\n", "line 1: a NUL character");
+    REFUSE("a: 1\n b: 2\n", "line 2");
+    REFUSE("a:\n\t- 1\n", "line 2");
+    REFUSE("a: [1\nb: 2", "line 2");
+    REFUSE("a: 1\nb: \xff\n", "line 2");
+    REFUSE("a: \"\\ud800\"", "line 1");
+    REFUSE("\xff\xfe"
+           "a\0:\0",
+           "line 1"); /* UTF-16 */
+}
+
+static void yaml_limits(void **state)
+{
+    (void)state;
+    char deep[2 * WIRE_MAX_DEPTH + 2];
+    memset(deep, '[', WIRE_MAX_DEPTH);
+    memset(deep + WIRE_MAX_DEPTH, ']', WIRE_MAX_DEPTH);
+    json_t *value = NULL;
+    assert_ok(wire_yaml_parse((ty_str){deep, 2 * WIRE_MAX_DEPTH}, &value));
+    json_decref(value);
+    memset(deep, '[', WIRE_MAX_DEPTH + 1);
+    refuse((ty_str){deep, WIRE_MAX_DEPTH + 1}, "more than 64 levels");
+
+    struct ty_buf b;
+    ty_buf_init(&b, 1 << 20);
+    for (int i = 0; i <= WIRE_MAX_VALUES; i++)
+        ty_buf_addz(&b, "- 1\n");
+    refuse(ty_buf_str(&b), "more than 200000 values");
+    ty_buf_clear(&b);
+}
+
+/* Printed like that, and read back as the same value. */
+static void prints_as(const char *json, const char *yaml)
+{
+    struct ty_buf b;
+    ty_buf_init(&b, 1 << 16);
+    json_t *value = parse_json(json), *again = NULL;
+    wire_yaml_dump(&b, value);
+    assert_string_equal(b.ptr, yaml);
+    assert_ok(wire_yaml_parse(ty_buf_str(&b), &again));
+    assert_true(json_equal(value, again));
+    json_decref(again);
+    json_decref(value);
+    ty_buf_clear(&b);
+}
+
+static void yaml_dump_structure(void **state)
+{
+    (void)state;
+    prints_as(
+        "{\"b\":[1,\"a\",{\"x\":1,\"y\":[1,2]},[1,[2,3]],{},[],\"m\\nn\"],\"a\":{\"c\":{\"d\":"
+        "\"e\\nf\"}},"
+        "\"e\":{},\"l\":[],\"n\":null,\"t\":true,\"i\":-5,\"f\":1.5,\"g\":1.0}",
+        "a:\n  c:\n    d: |-\n      e\n      f\nb:\n- 1\n- a\n- x: 1\n  y:\n  - 1\n  - 2\n- - 1\n"
+        "  - - 2\n    - 3\n- {}\n- []\n- |-\n  m\n  n\ne: {}\nf: 1.5\ng: 1.0\ni: -5\nl: []\nn: "
+        "null\nt: true\n");
+    prints_as("{}", "{}\n");
+    prints_as("[1]", "- 1\n");
+    prints_as("\"a\"", "a\n");
+    prints_as("\"a\\nb\"", "\"a\\nb\"\n");
+}
+
+/* A string, and how gcloud 528 prints it as the value of a key (but see yaml_dump.c on controls).
+ */
+static const char *const dump_cases[][2] = {
+    {"projects/1/customJobs/3", "projects/1/customJobs/3"},
+    {"", "''"},
+    {"true", "'true'"},
+    {"tRue", "tRue"},
+    {"null", "'null'"},
+    {"~", "'~'"},
+    {"123", "'123'"},
+    {"-1", "'-1'"},
+    {"+.5", "'+.5'"},
+    {"1.5", "'1.5'"},
+    {"1e3", "'1e3'"},
+    {"12e", "12e"},
+    {"0x1f", "'0x1f'"},
+    {"0o17", "'0o17'"},
+    {"1.", "'1.'"},
+    {"0.1.2", "0.1.2"},
+    {"1_000", "'1_000'"},
+    {"_1", "_1"},
+    {".inf", "'.inf'"},
+    {"3600s", "3600s"},
+    {"yes", "yes"},
+    {"=", "'='"},
+    {"<<", "'<<'"},
+    {"-", "'-'"},
+    {"-x", "-x"},
+    {"- x", "'- x'"},
+    {"--n=1", "--n=1"},
+    {"---", "'---'"},
+    {"?a", "?a"},
+    {"? a", "'? a'"},
+    {"a: b", "'a: b'"},
+    {"a:", "'a:'"},
+    {"a:b", "a:b"},
+    {"a #b", "'a #b'"},
+    {"a#b", "a#b"},
+    {"it's", "it's"},
+    {"'q", "'''q'"},
+    {" x", "' x'"},
+    {"x ", "'x '"},
+    {"*a", "'*a'"},
+    {"&a", "'&a'"},
+    {"!x", "'!x'"},
+    {"%x", "'%x'"},
+    {"@x", "'@x'"},
+    {"`x", "'`x'"},
+    {"{a}", "'{a}'"},
+    {"[a]", "'[a]'"},
+    {"a, b", "a, b"},
+    {",a", "',a'"},
+    {"|", "'|'"},
+    {">x", "'>x'"},
+    {"a\tb", "\"a\\tb\""},
+    {"a\rb\"", "\"a\\rb\\\"\""},
+    {"a\x01"
+     "b",
+     "\"a\\x01b\""},
+    {"a\x7f", "\"a\\x7F\""},
+    {"héllo €😀", "héllo €😀"},
+    {"\xc2\x85"
+     "x",
+     "\"\\x85x\""},
+    {"\u2028", "\"\\u2028\""},
+    {"\ufeff"
+     "a",
+     "\"\\uFEFFa\""},
+    {"2024-01-01", "'2024-01-01'"},
+    {"2024-01-01T00:00:00.5Z", "'2024-01-01T00:00:00.5Z'"},
+    {"2024-1-1", "2024-1-1"},
+    {"a\nb", "|-\n  a\n  b"},
+    {"a\nb\n", "|\n  a\n  b"},
+    {"a\nb\n\n", "|+\n  a\n  b\n"},
+    {" a\nb", "|2-\n   a\n  b"},
+    {"\n", "|2+\n"},
+    {"\na", "|2-\n\n  a"},
+    {"a \n  b\nc", "|-\n  a \n    b\n  c"},
+    {"a\n\x01", "\"a\\n\\x01\""},
+};
+
+static void yaml_dump_strings(void **state)
+{
+    (void)state;
+    struct ty_buf want, json;
+    ty_buf_init(&want, 4096);
+    ty_buf_init(&json, 4096);
+    for (size_t i = 0; i < TY_COUNT(dump_cases); i++) {
+        ty_buf_addf(&want, "k: %s\n", dump_cases[i][1]);
+        ty_buf_addz(&json, "{\"k\":");
+        wire_json_string(&json, ty_str_of(dump_cases[i][0]));
+        ty_buf_addz(&json, "}");
+        prints_as(json.ptr, want.ptr);
+        ty_buf_clear(&want);
+        ty_buf_clear(&json);
+    }
+}
+
+static void yaml_dump_folds(void **state)
+{
+    (void)state;
+    prints_as(
+        "{\"long\":\"aaaa bbbb aaaa bbbb aaaa bbbb aaaa bbbb aaaa bbbb aaaa bbbb aaaa bbbb aaaa "
+        "bbbb aaaa bbbb\"}",
+        "long: aaaa bbbb aaaa bbbb aaaa bbbb aaaa bbbb aaaa bbbb aaaa bbbb aaaa bbbb aaaa bbbb\n"
+        "  aaaa bbbb\n");
+    prints_as(
+        "{\"l\":[\"- aaa bbbb aaaa bbbb aaaa bbbb aaaa bbbb aaaa bbbb aaaa bbbb aaaa bbbb aaaa "
+        "bbbb aaaa bbbb aaaa bbbb\"]}",
+        "l:\n- '- aaa bbbb aaaa bbbb aaaa bbbb aaaa bbbb aaaa bbbb aaaa bbbb aaaa bbbb aaaa bbbb\n"
+        "  aaaa bbbb aaaa bbbb'\n");
+}
+
+static void yaml_dump_keys(void **state)
+{
+    (void)state;
+    prints_as("{\"a b\":1,\"1\":2,\"true\":3,\"x: y\":5,\"m\\nn\":6}",
+              "'1': 2\na b: 1\n\"m\\nn\": 6\n'true': 3\n'x: y': 5\n");
+    char key[1500 + 1], json[2000], yaml[2000];
+    memset(key, 'k', sizeof key - 1);
+    key[sizeof key - 1] = 0;
+    snprintf(json, sizeof json, "{\"%s\":{\"z\":[1,2]}}", key);
+    snprintf(yaml, sizeof yaml, "? %s\n: z:\n  - 1\n  - 2\n", key);
+    prints_as(json, yaml);
+}
+
+static const struct CMUnitTest tests[] = {
+    TEST("yaml/a_config_file", yaml_a_config_file),
+    TEST("yaml/core_schema", yaml_core_schema),
+    TEST("yaml/refuses", yaml_refuses),
+    TEST("yaml/limits", yaml_limits),
+    TEST("yaml/dump_structure", yaml_dump_structure),
+    TEST("yaml/dump_strings", yaml_dump_strings),
+    TEST("yaml/dump_folds", yaml_dump_folds),
+    TEST("yaml/dump_keys", yaml_dump_keys),
+};
+RUN_GROUP(yaml)

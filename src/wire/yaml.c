@@ -1,0 +1,289 @@
+/* yaml.c -- one YAML document into JSON values.
+ *
+ * Built on libyaml's events with a stack of our own, so depth and number of
+ * values are bounded as they are read and nothing recurses. Aliases are refused
+ * rather than expanded: nine lines of them make a billion values. Plain scalars
+ * follow the core schema of YAML 1.2, so `on`, `no` and 2024-01-01 are strings,
+ * not the booleans and dates of YAML 1.1. */
+#include "wire/wire_int.h"
+
+#include <math.h>
+#include <yaml.h>
+
+struct level {
+    json_t *container; /* borrowed from the container it is in, or from loader.root */
+    char *key;         /* in a mapping: the key whose value comes next; ours to free */
+};
+struct loader {
+    yaml_parser_t parser;
+    json_t *root; /* owned */
+    struct level levels[WIRE_MAX_DEPTH];
+    size_t depth, values;
+    ty_str text;
+};
+
+/* Lines as people count them. */
+static size_t line_of(const yaml_event_t *e)
+{
+    return e->start_mark.line + 1;
+}
+
+static ty_err syntax_fail(const struct loader *l)
+{
+    const yaml_parser_t *p = &l->parser;
+    const char *problem = p->problem ? p->problem : "not YAML";
+    if (p->error == YAML_MEMORY_ERROR)
+        return ty_fail(TY_RESOURCE_EXHAUSTED, "YAML: out of memory");
+    if (p->error != YAML_READER_ERROR)
+        return ty_fail(TY_INVALID_ARGUMENT, "YAML at line %zu, column %zu: %s%s%s",
+                       p->problem_mark.line + 1, p->problem_mark.column + 1,
+                       p->context ? p->context : "", p->context ? ", " : "", problem);
+    size_t line = 1; /* bad bytes: libyaml knows the offset only */
+    for (size_t i = 0; i < p->problem_offset && i < l->text.len; i++)
+        line += l->text.ptr[i] == '\n';
+    return ty_fail(TY_INVALID_ARGUMENT, "YAML at line %zu: %s (byte %zu)", line, problem,
+                   p->problem_offset);
+}
+
+static bool is_one_of(const char *s, const char *const *words)
+{
+    while (*words && strcmp(s, *words) != 0)
+        words++;
+    return *words != NULL;
+}
+
+/* Does all of s consist of digits of the base, at least one? */
+static bool all_digits(const char *s, int base)
+{
+    static const char digits[] = "0123456789abcdefABCDEF";
+    size_t known = base == 8 ? 8 : base == 10 ? 10 : 22, n = 0;
+    while (s[n] && memchr(digits, s[n], known))
+        n++;
+    return n > 0 && s[n] == 0;
+}
+
+static const char *skip_digits(const char *s)
+{
+    while (*s >= '0' && *s <= '9')
+        s++;
+    return s;
+}
+
+/* [-+]? ( '.' [0-9]+ | [0-9]+ ( '.' [0-9]* )? ) ( [eE] [-+]? [0-9]+ )? */
+static bool looks_real(const char *s)
+{
+    s += *s == '-' || *s == '+';
+    const char *start = s;
+    s = skip_digits(s);
+    bool digits = s > start;
+    if (*s == '.') {
+        start = ++s;
+        s = skip_digits(s);
+        digits = digits || s > start;
+    }
+    if (!digits)
+        return false;
+    if (*s == 'e' || *s == 'E') {
+        s++;
+        s += *s == '-' || *s == '+';
+        start = s;
+        s = skip_digits(s);
+        if (s == start)
+            return false;
+    }
+    return *s == 0;
+}
+
+static ty_err integer_value(const char *s, int base, size_t line, json_t **ret_value)
+{
+    errno = 0;
+    long long n = strtoll(s, NULL, base);
+    if (errno == ERANGE)
+        return ty_fail(TY_INVALID_ARGUMENT,
+                       "YAML at line %zu: the number is too large for 64 bits "
+                       "(quote it if it is meant as text)",
+                       line);
+    *ret_value = json_integer(n);
+    return TY_OK;
+}
+
+/* A plain scalar by the core schema; what is nothing else is a string. */
+static ty_err plain_value(const char *s, size_t len, size_t line, json_t **ret_value)
+{
+    static const char *const nulls[] = {"", "~", "null", "Null", "NULL", NULL};
+    static const char *const trues[] = {"true", "True", "TRUE", NULL};
+    static const char *const falses[] = {"false", "False", "FALSE", NULL};
+    static const char *const not_finite[] = {".inf",  ".Inf",  ".INF",  "+.inf", "+.Inf",
+                                             "+.INF", "-.inf", "-.Inf", "-.INF", ".nan",
+                                             ".NaN",  ".NAN",  NULL};
+    if (is_one_of(s, nulls))
+        *ret_value = json_null();
+    else if (is_one_of(s, trues))
+        *ret_value = json_true();
+    else if (is_one_of(s, falses))
+        *ret_value = json_false();
+    else if (all_digits(s + (*s == '-' || *s == '+'), 10))
+        return integer_value(s, 10, line, ret_value);
+    else if (s[0] == '0' && s[1] == 'o' && all_digits(s + 2, 8))
+        return integer_value(s + 2, 8, line, ret_value);
+    else if (s[0] == '0' && s[1] == 'x' && all_digits(s + 2, 16))
+        return integer_value(s + 2, 16, line, ret_value);
+    else if (is_one_of(s, not_finite) || (looks_real(s) && !isfinite(strtod(s, NULL))))
+        return ty_fail(TY_INVALID_ARGUMENT, "YAML at line %zu: '%.40s' is not a finite number",
+                       line, s);
+    else if (looks_real(s))
+        *ret_value = json_real(strtod(s, NULL));
+    else
+        *ret_value = json_stringn(s, len);
+    return TY_OK;
+}
+
+static ty_err check_tag(const yaml_event_t *e, const yaml_char_t *tag, const char *allowed)
+{
+    const char *t = (const char *)tag;
+    if (!t || strcmp(t, "!") == 0 || strcmp(t, allowed) == 0)
+        return TY_OK;
+    return ty_fail(TY_INVALID_ARGUMENT, "YAML at line %zu: the tag '%.60s' is not supported",
+                   line_of(e), t);
+}
+
+static ty_err scalar_value(const yaml_event_t *e, json_t **ret_value)
+{
+    const char *s = (const char *)e->data.scalar.value;
+    size_t len = e->data.scalar.length;
+    ty_err err = check_tag(e, e->data.scalar.tag, YAML_STR_TAG);
+    if (err)
+        return err;
+    if (memchr(s, 0, len))
+        return ty_fail(TY_INVALID_ARGUMENT, "YAML at line %zu: a NUL character", line_of(e));
+    if (e->data.scalar.style == YAML_PLAIN_SCALAR_STYLE && !e->data.scalar.tag)
+        return plain_value(s, len, line_of(e), ret_value);
+    *ret_value = json_stringn(s, len);
+    return TY_OK;
+}
+
+/* The next scalar is a key: check it and keep it in its level. */
+static ty_err take_key(struct level *top, const yaml_event_t *e)
+{
+    if (e->type != YAML_SCALAR_EVENT)
+        return ty_fail(TY_INVALID_ARGUMENT, "YAML at line %zu: a key must be a scalar", line_of(e));
+    const char *s = (const char *)e->data.scalar.value;
+    if (memchr(s, 0, e->data.scalar.length))
+        return ty_fail(TY_INVALID_ARGUMENT, "YAML at line %zu: a NUL character", line_of(e));
+    if (json_object_get(top->container, s))
+        return ty_fail(TY_INVALID_ARGUMENT, "YAML at line %zu: the key '%.60s' is there twice",
+                       line_of(e), s);
+    top->key = strdup(s);
+    ty_assert(top->key);
+    return TY_OK;
+}
+
+/* Put a new value (whose reference we own) where it belongs; containers are entered. */
+static ty_err place_value(struct loader *l, const yaml_event_t *e, json_t *value)
+{
+    ty_assert(value);
+    if (l->depth == 0) {
+        l->root = value;
+    } else {
+        struct level *top = &l->levels[l->depth - 1];
+        int failed = top->key ? json_object_set_new(top->container, top->key, value)
+                              : json_array_append_new(top->container, value);
+        ty_assert(failed == 0);
+        free(top->key);
+        top->key = NULL;
+    }
+    if (e->type == YAML_SCALAR_EVENT)
+        return TY_OK;
+    if (l->depth == WIRE_MAX_DEPTH)
+        return ty_fail(TY_INVALID_ARGUMENT, "YAML at line %zu: more than %d levels", line_of(e),
+                       WIRE_MAX_DEPTH);
+    l->levels[l->depth++] = (struct level){.container = value};
+    return TY_OK;
+}
+
+static ty_err take_value(struct loader *l, const yaml_event_t *e)
+{
+    if (++l->values > WIRE_MAX_VALUES)
+        return ty_fail(TY_INVALID_ARGUMENT, "YAML at line %zu: more than %d values", line_of(e),
+                       WIRE_MAX_VALUES);
+    struct level *top = l->depth > 0 ? &l->levels[l->depth - 1] : NULL;
+    if (top && json_is_object(top->container) && !top->key)
+        return take_key(top, e);
+    json_t *value = NULL;
+    ty_err err = TY_OK;
+    if (e->type == YAML_SCALAR_EVENT) {
+        err = scalar_value(e, &value);
+    } else if (e->type == YAML_SEQUENCE_START_EVENT) {
+        err = check_tag(e, e->data.sequence_start.tag, YAML_SEQ_TAG);
+        value = json_array();
+    } else {
+        err = check_tag(e, e->data.mapping_start.tag, YAML_MAP_TAG);
+        value = json_object();
+    }
+    if (err) {
+        json_decref(value);
+        return err;
+    }
+    return place_value(l, e, value);
+}
+
+static ty_err take_event(struct loader *l, const yaml_event_t *e)
+{
+    switch (e->type) {
+    case YAML_ALIAS_EVENT:
+        return ty_fail(TY_INVALID_ARGUMENT, "YAML at line %zu: aliases (*%.40s) are not supported",
+                       line_of(e), (const char *)e->data.alias.anchor);
+    case YAML_DOCUMENT_START_EVENT:
+        if (l->root)
+            return ty_fail(TY_INVALID_ARGUMENT, "YAML at line %zu: a second document", line_of(e));
+        return TY_OK;
+    case YAML_SCALAR_EVENT:
+    case YAML_SEQUENCE_START_EVENT:
+    case YAML_MAPPING_START_EVENT:
+        return take_value(l, e);
+    case YAML_SEQUENCE_END_EVENT:
+    case YAML_MAPPING_END_EVENT:
+        l->depth--;
+        return TY_OK;
+    default:
+        return TY_OK;
+    }
+}
+
+static ty_err load(struct loader *l)
+{
+    bool ended = false;
+    while (!ended) {
+        yaml_event_t e;
+        if (!yaml_parser_parse(&l->parser, &e))
+            return syntax_fail(l);
+        ended = e.type == YAML_STREAM_END_EVENT;
+        ty_err err = take_event(l, &e);
+        yaml_event_delete(&e);
+        if (err)
+            return err;
+    }
+    if (!l->root)
+        return ty_fail(TY_INVALID_ARGUMENT, "YAML at line 1: there is no document");
+    return TY_OK;
+}
+
+ty_err wire_yaml_parse(ty_str text, json_t **ret_value)
+{
+    struct loader l = {.text = text};
+    if (!yaml_parser_initialize(&l.parser))
+        return ty_fail(TY_RESOURCE_EXHAUSTED, "YAML: out of memory");
+    yaml_parser_set_encoding(&l.parser, YAML_UTF8_ENCODING);
+    yaml_parser_set_input_string(&l.parser, (const unsigned char *)(text.ptr ? text.ptr : ""),
+                                 text.len);
+    ty_err err = load(&l);
+    for (size_t i = 0; i < l.depth; i++)
+        free(l.levels[i].key);
+    yaml_parser_delete(&l.parser);
+    if (err) {
+        json_decref(l.root);
+        return err;
+    }
+    *ret_value = l.root;
+    return TY_OK;
+}

@@ -1,0 +1,433 @@
+"""Bad input: every malformed request and file gets a 4xx that names the field; nothing is created, the server lives on.
+
+Cases come from tables (each field with each kind of wrong value, each route with each bad parameter) and from a generator
+that damages a valid request at random, from a printed seed.
+"""
+import copy
+import json
+import socket
+import time
+import urllib.parse
+
+import pytest
+from yard import PARENT, Yard
+
+JOBS = f"/v1/{PARENT}/customJobs"
+MB = 1 << 20
+
+
+def valid():
+    return {"displayName": "ok", "labels": {"team": "a"}, "jobSpec": {
+        "scheduling": {"timeout": "60s", "restartJobOnWorkerRestart": False, "maxWaitDuration": "60s"},
+        "baseOutputDirectory": {"outputUriPrefix": "/tmp/out"},
+        "workerPoolSpecs": [{"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": "1",
+                             "diskSpec": {"bootDiskType": "pd-ssd", "bootDiskSizeGb": 100},
+                             "containerSpec": {"imageUri": "host", "command": ["true"], "args": ["x"],
+                                               "env": [{"name": "A", "value": "b"}]}}]}}
+
+
+# Where a field is, and the kinds of value it must refuse.
+TEXT = [7, 1.5, True, [], {}, ["x"], {"a": 1}]
+FLAG = ["yes", 3, [], {}, "1"]
+LIST = ["x", 7, True]
+MESSAGE = ["x", 7, True, []]
+NUMBER = ["x", "", "1.5", 1.5, True, [], {}, -1, "-1", 10**30, "99999999999999999999", "0x10", " 1", "1e3"]
+TIME = [7, "60", "60 s", "s", "-5s", "x", "1h", [], {}, True, "99999999999999999999s", "1.5.5s"]
+POOL = ("jobSpec", "workerPoolSpecs", 0)
+FIELDS = [
+    (("displayName",), TEXT + ["", "n" * 129, "n" * (10 * MB)]),
+    (("labels",), MESSAGE + [{"team": 7}, {"team": "n" * 65}, {"Team": "a"}, {"n" * 65: "a"}, {"": "a"}]),
+    (("jobSpec",), MESSAGE),
+    (("jobSpec", "workerPoolSpecs"), LIST + [[], [7], ["x"], [[]], [{}]]),
+    (("jobSpec", "scheduling"), MESSAGE),
+    (("jobSpec", "scheduling", "timeout"), TIME),
+    (("jobSpec", "scheduling", "maxWaitDuration"), TIME),
+    (("jobSpec", "scheduling", "restartJobOnWorkerRestart"), FLAG),
+    (("jobSpec", "scheduling", "disableRetries"), FLAG),
+    (("jobSpec", "scheduling", "strategy"), ["BOGUS", 999, -1, [], {}, True, 1.5]),
+    (("jobSpec", "baseOutputDirectory"), MESSAGE),
+    (("jobSpec", "baseOutputDirectory", "outputUriPrefix"),
+     [7, True, [], {}, "gs://bucket/x", "relative/path", "s3://x/y", "http://h/x", "/tmp/../etc", "/tmp/\0x"]),
+    (("jobSpec", "enableWebAccess"), FLAG),
+    (("jobSpec", "network"), TEXT),
+    (POOL + ("replicaCount",), NUMBER + ["2", 1000000]),
+    (POOL + ("machineSpec",), MESSAGE),
+    (POOL + ("machineSpec", "machineType"), TEXT),
+    (POOL + ("machineSpec", "acceleratorType"), ["BOGUS", 9999, [], {}, True]),
+    (POOL + ("machineSpec", "acceleratorCount"), ["x", -1, [], {}, True, 1 << 40]),
+    (POOL + ("diskSpec",), MESSAGE),
+    (POOL + ("diskSpec", "bootDiskSizeGb"), ["x", [], {}, True, 1 << 40]),
+    (POOL + ("containerSpec",), MESSAGE),
+    (POOL + ("containerSpec", "imageUri"), TEXT + ["", "gcr.io/project/image:1", "hostt"]),
+    (POOL + ("containerSpec", "command"), LIST + [[7], [None], [["x"]], [{}], ["a\0b"]]),
+    (POOL + ("containerSpec", "args"), LIST + [[7], [None], [True], ["a\0b"]]),
+    (POOL + ("containerSpec", "env"), LIST + [[7], ["A=b"], [{}], [{"name": ""}], [{"name": "A=B", "value": "x"}],
+                                             [{"name": "A", "value": 7}], [{"name": "A\0", "value": "x"}],
+                                             [{"name": "A", "value": "x", "more": 1}]]),
+]
+# A field that is not there is named wherever it stands.
+UNKNOWN = [(), ("jobSpec",), ("jobSpec", "scheduling"), POOL, POOL + ("machineSpec",), POOL + ("containerSpec",),
+           ("jobSpec", "baseOutputDirectory"), POOL + ("diskSpec",)]
+
+
+def put(path, value):
+    job = valid()
+    at = job
+    for step in path[:-1]:
+        at = at[step]
+    at[path[-1]] = value
+    return job
+
+
+def field_cases():
+    for path, values in FIELDS:
+        name = next(step for step in reversed(path) if isinstance(step, str))
+        for value in values:
+            yield f"{name}={json.dumps(value)[:24]}", put(path, value), name
+    for path in UNKNOWN:
+        for bogus in ("bogusField", "bogus_field", "display_nam", "__proto__"):
+            job = valid()
+            at = job
+            for step in path:
+                at = at[step]
+            at[bogus] = 1
+            yield f"unknown {'/'.join(map(str, path))}/{bogus}", job, bogus
+    # Both spellings of one field is one field given twice.
+    yield "displayName twice", {**valid(), "display_name": "again"}, "display"
+    for missing in ("displayName", "jobSpec"):
+        job = valid()
+        del job[missing]
+        yield f"without {missing}", job, missing
+
+
+def body_cases():
+    """Bodies that are no JSON object at all."""
+    good = json.dumps(valid())
+    texts = ["", " ", "{", "}", "[]", "7", "null", '"x"', "{]", "{'a':1}", "{\"a\":}", good[:-1], good + "x", good + good,
+             "//c\n" + good, good.replace('"ok"', "NaN"), good.replace('"ok"', "Infinity"), good.replace('"ok"', "01"),
+             good.replace('"ok"', '"\\ud800"'), good.replace('"ok"', '"\\u0000"'), good.replace('"ok"', '"a\nb"'),
+             "[" * 100000, '{"jobSpec":' * 20000, good.replace('"ok"', "[" * 5000 + "]" * 5000),
+             good.replace('"displayName"', '"displayName":"a","displayName"'), "\ufeff{"]
+    for text in texts:
+        yield text[:24], text.encode()
+    yield "invalid UTF-8", good.encode().replace(b"ok", b"\xff\xfe")
+    yield "overlong UTF-8", good.encode().replace(b"ok", b"\xc0\xaf")
+    yield "surrogate in UTF-8", good.encode().replace(b"ok", b"\xed\xa0\x80")
+    yield "cut UTF-8", good.encode().replace(b"ok", b"\xe2\x82")
+    yield "zero byte", good.encode().replace(b"ok", b"o\0k")
+    yield "form", b"displayName=x&jobSpec=y"
+    yield "yaml", b"displayName: x\njobSpec: {}\n"
+
+
+GET_CASES = [  # path, what the answer names
+    (f"{JOBS}?pageSize=x", "pageSize"), (f"{JOBS}?pageSize=-1", "pageSize"), (f"{JOBS}?pageSize=1.5", "pageSize"),
+    (f"{JOBS}?pageSize=99999999999999999999", "pageSize"), (f"{JOBS}?page_size=x", "page"),
+    (f"{JOBS}?pageToken=bogus", "pageToken"), (f"{JOBS}?pageToken=%00", "pageToken"), (f"{JOBS}?pageToken=-5", "pageToken"),
+    (f"{JOBS}?pageToken={'9' * 500}", "pageToken"), (f"{JOBS}?pageToken=' OR 1=1 --", "pageToken"),
+] + [(f"{JOBS}?filter={urllib.parse.quote(text)}", "filter") for text in (
+    "bogus", "bogus=1", "state=", "=x", "state=JOB_STATE_BOGUS", "state>\"JOB_STATE_RUNNING\"", "(state=\"JOB_STATE_RUNNING\"",
+    "state=\"JOB_STATE_RUNNING\")", "state=\"JOB_STATE_RUNNING\" AND", "AND", "NOT", "display_name=\"x", "create_time>\"yesterday\"",
+    "create_time>7", "labels.=x", "display_name==\"x\"", "(" * 10000, "NOT " * 10000 + "state=\"x\"", "a" * 100000, "\"\\",
+    "state=\"JOB_STATE_RUNNING\" XOR state=\"JOB_STATE_FAILED\"", "display_name=\"\xff\"", "1; DROP TABLE jobs",
+)] + [(path, None) for path in (
+    "/", "/v1", "/v1/", "//v1//" + PARENT, "/v2/customJobs", f"/v3/{PARENT}/customJobs", f"{JOBS}/", f"{JOBS}//", f"{JOBS}/abc",
+    f"{JOBS}/-1", f"{JOBS}/0", f"{JOBS}/1", f"{JOBS}/99999999999999999999", f"{JOBS}/1e3", f"{JOBS}/1/2", f"{JOBS}/1:bogus",
+    f"{JOBS}/..", f"{JOBS}/../../../../etc/passwd", f"{JOBS}/%2e%2e%2f%2e%2e", f"{JOBS}/1%00", f"{JOBS}/%", f"{JOBS}/%zz",
+    f"{JOBS}/1%2f..%2f2", f"{JOBS}/\x7f", f"{JOBS}/{'9' * 8000}", "/v1/projects//locations/us-central1/customJobs",
+    "/v1/projects/demo/locations//customJobs", "/v1/projects/..%2f..%2fetc/locations/x/customJobs", "/../../etc/passwd",
+    "/v1/projects/demo/locations/us-central1/operations/abc", "/v1/projects/demo/locations/us-central1/operations/9",
+    "/trainyard/v1/projects/demo/jobs/abc/log", "/computeMetadata/v1/bogus", "/.git/config", "/jobs/1/1/log",
+)]
+LOG_CASES = [  # body of /v2/entries:list, what the answer names
+    ({"filter": 7}, "filter"), ({"filter": "("}, "filter"), ({"filter": "severity>="}, "filter"), ({"filter": "timestamp>\"x\""}, "filter"),
+    ({"filter": "a" * 100000 + "="}, "filter"), ({"pageSize": -1}, "pageSize"), ({"pageSize": "x"}, "pageSize"),
+    ({"orderBy": "bogus"}, "orderBy"), ({"orderBy": 7}, "orderBy"), ({"resourceNames": "x"}, "resourceNames"),
+    ({"resourceNames": [7]}, "resourceNames"), ({"pageToken": "bogus"}, "pageToken"), ({"bogus": 1}, "bogus"),
+    ({"filter": "(" * 20000}, "filter"),
+]
+# Not HTTP, or HTTP that two parsers would read in two ways: a bare 4xx or a closed connection, never a 2xx or 5xx.
+HEAD = f"POST {JOBS} HTTP/1.1\r\nHost: HOST\r\nContent-Type: application/json\r\n"
+BODY = json.dumps(valid())
+RAW_CASES = {
+    "noise": b"\x00\x01\x02\x03\xff\xfe\r\n\r\n",
+    "TLS hello": bytes.fromhex("16030100f6010000f20303") + b"\0" * 200,
+    "HTTP/2 preface": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "SSH": b"SSH-2.0-OpenSSH_9.2\r\n",
+    "no version": f"GET {JOBS}\r\n\r\n",
+    "HTTP/9.9": f"GET {JOBS} HTTP/9.9\r\nHost: HOST\r\n\r\n",
+    "bogus method": f"BOGUS {JOBS} HTTP/1.1\r\nHost: HOST\r\n\r\n",
+    "no Host": f"GET {JOBS} HTTP/1.1\r\n\r\n",
+    "no Host in 1.0": f"GET {JOBS} HTTP/1.0\r\n\r\n",
+    "two Hosts": f"GET {JOBS} HTTP/1.1\r\nHost: HOST\r\nHost: HOST\r\n\r\n",
+    "empty Host": f"GET {JOBS} HTTP/1.1\r\nHost:\r\n\r\n",
+    "another Host": f"GET {JOBS} HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+    "another port": f"GET {JOBS} HTTP/1.1\r\nHost: 127.0.0.1:1\r\n\r\n",
+    "Host with a path": f"GET {JOBS} HTTP/1.1\r\nHost: HOST/x\r\n\r\n",
+    "Host with a user": f"GET {JOBS} HTTP/1.1\r\nHost: a@HOST\r\n\r\n",
+    "absolute target elsewhere": "GET http://evil.example/ HTTP/1.1\r\nHost: HOST\r\n\r\n",
+    "two Content-Lengths": f"{HEAD}Content-Length: {len(BODY)}\r\nContent-Length: 5\r\n\r\n{BODY}",
+    "two equal Content-Lengths": f"{HEAD}Content-Length: {len(BODY)}\r\nContent-Length: {len(BODY)}\r\n\r\n{BODY}",
+    "Content-Length list": f"{HEAD}Content-Length: {len(BODY)}, {len(BODY)}\r\n\r\n{BODY}",
+    "negative Content-Length": f"{HEAD}Content-Length: -5\r\n\r\n{BODY}",
+    "Content-Length x": f"{HEAD}Content-Length: x\r\n\r\n{BODY}",
+    "huge Content-Length": f"{HEAD}Content-Length: 99999999999\r\n\r\n{BODY}",
+    "overflowing Content-Length": f"{HEAD}Content-Length: 18446744073709551617\r\n\r\n{BODY}",
+    "both lengths": f"{HEAD}Content-Length: {len(BODY)}\r\nTransfer-Encoding: chunked\r\n\r\n{len(BODY):x}\r\n{BODY}\r\n0\r\n\r\n",
+    "unknown encoding": f"{HEAD}Transfer-Encoding: gzip\r\n\r\n{BODY}",
+    "bad chunk size": f"{HEAD}Transfer-Encoding: chunked\r\n\r\nzz\r\n{BODY}\r\n0\r\n\r\n",
+    "200 KB header": f"GET {JOBS} HTTP/1.1\r\nHost: HOST\r\nX: {'a' * 200000}\r\n\r\n",
+    "50,000 headers": f"GET {JOBS} HTTP/1.1\r\nHost: HOST\r\n" + "A: b\r\n" * 50000 + "\r\n",
+    "200 KB target": f"GET /{'a' * 200000} HTTP/1.1\r\nHost: HOST\r\n\r\n",
+    "zero byte in target": f"GET {JOBS}/1\0 HTTP/1.1\r\nHost: HOST\r\n\r\n",
+}
+# What a web page can cause a browser to send, with a body that would be a fine job.
+PAGE_CASES = [
+    {"Origin": "https://evil.example"}, {"Origin": "null"}, {"Origin": "http://127.0.0.1:1"}, {"Origin": "http://localhost.evil.example"},
+    {"Origin": ""}, {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}, {"Sec-Fetch-Site": "bogus"},
+    {"Sec-Fetch-Site": "cross-site", "Content-Type": "text/plain"}, {"Host": "evil.example"},
+    {"Host": "127.0.0.1.evil.example"}, {"Origin": "https://evil.example", "Content-Type": "text/plain;charset=UTF-8"},
+]
+
+
+def raw(yard, data, wait_s=10):
+    """Send bytes as they are; returns what came back until the server closed, or 2 s of silence after some answer."""
+    host = "%s:%d" % yard.address
+    if isinstance(data, str):
+        data = data.replace("HOST", host).encode("latin-1")
+    with socket.create_connection(yard.address, timeout=wait_s) as client:
+        try:
+            client.sendall(data)
+            client.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+        got = b""
+        try:
+            while chunk := client.recv(65536):
+                got += chunk
+        except OSError:
+            pass
+        return got
+
+
+def refused(yard, label, reply, named):
+    assert 400 <= reply.status < 500, f"{label}: {reply}"
+    assert len(reply.body) < 65536, f"{label}: an answer of {len(reply.body)} bytes"
+    if named:
+        error = reply.json["error"]
+        text = json.dumps(error, ensure_ascii=False)
+        assert named.lower().replace("_", "") in text.lower().replace("_", ""), f"{label}: '{named}' is not named: {text[:400]}"
+        assert error["status"] and error["code"] == reply.status
+
+
+def send_all(yard):
+    """Every table case once; returns how many."""
+    count = 0
+    for label, job, named in field_cases():
+        refused(yard, label, yard.call("POST", JOBS, job), named)
+        count += 1
+    for label, body in body_cases():
+        refused(yard, label, yard.call("POST", JOBS, body), None)
+        count += 1
+    for path, named in GET_CASES:
+        try:
+            path.encode("ascii")
+            sent = "".join(c if " " < c < "\x7f" else urllib.parse.quote(c) for c in path)
+        except UnicodeEncodeError:
+            sent = urllib.parse.quote(path, safe="/?=&:%", encoding="latin-1")
+        refused(yard, path[:80], yard.get(sent), named)
+        count += 1
+    for extra, named in LOG_CASES:
+        body = {"resourceNames": ["projects/demo"], "filter": 'resource.type="ml_job"', **extra}
+        refused(yard, str(extra)[:60], yard.call("POST", "/v2/entries:list", body), named)
+        count += 1
+    for method in ("PUT", "PATCH", "DELETE"):
+        refused(yard, method, yard.call(method, JOBS, valid()), None)
+        count += 1
+    refused(yard, "body over the limit", yard.call("POST", JOBS, b" " * (17 * MB)), None)
+    for headers in PAGE_CASES:
+        reply = yard.call("POST", JOBS, valid(), headers=headers)
+        refused(yard, str(headers), reply, None)
+        assert not [h for h in reply.headers if h.startswith("access-control")], reply.headers
+        count += 1
+    preflight = yard.call("OPTIONS", JOBS, headers={"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"})
+    refused(yard, "preflight", preflight, None)
+    assert not [h for h in preflight.headers if h.startswith("access-control")], preflight.headers
+    for label, data in RAW_CASES.items():
+        got = raw(yard, data)
+        assert got == b"" or got[9:10] == b"4", f"{label}: {got[:200]!r}"
+        count += 1
+    return count + 2
+
+
+@pytest.mark.slow
+def test_three_hundred_malformed_requests(yard):
+    before = yard.call("POST", JOBS, valid())
+    assert before.status == 200, f"the valid request is not: {before}"
+    yard.wait(before.json["name"])
+    yard.call("DELETE", f"/v1/{before.json['name']}")
+    count = send_all(yard)
+    print(f"{count} malformed requests")
+    assert count >= 300
+    assert yard.list() == [] and yard.get("/healthz").status == 200
+    assert not any((yard.data / "jobs").iterdir()) if (yard.data / "jobs").exists() else True
+    # The second round must not need more memory than the first: what a request took, it gave back.
+    rss = yard.rss_kb()
+    send_all(yard)
+    grown = yard.rss_kb() - rss
+    assert grown < 16 * 1024, f"{grown} KB more after the same requests again (was {rss} KB)"
+    assert yard.process.poll() is None
+
+
+def damage(rng, text):
+    """One random change to the bytes of a request body."""
+    data = bytearray(text)
+    for _ in range(rng.randint(1, 3)):
+        at = rng.randrange(len(data))
+        kind = rng.randrange(5)
+        if kind == 0:
+            data[at] = rng.randrange(256)
+        elif kind == 1:
+            del data[at:at + rng.randint(1, 30)]
+        elif kind == 2:
+            data[at:at] = bytes(rng.randrange(256) for _ in range(rng.randint(1, 8)))
+        elif kind == 3:
+            data[at:at] = data[:at]
+        else:
+            data[at:at] = rng.choice([b"{", b"}", b"[", b"]", b'"', b",", b":", b"null", b"-1", b"\\u", b"1e999"])
+        if not data:
+            data = bytearray(b"x")
+    return bytes(data)
+
+
+@pytest.mark.slow
+def test_random_damage_never_breaks_the_server(yard, rng, long):
+    """Damage that leaves a valid job is a job (answer 200); everything else is 4xx. Never 5xx, never silence."""
+    good = json.dumps(valid()).encode()
+    accepted = 0
+    for number in range(5000 if long else 500):
+        body = damage(rng, good)
+        reply = yard.call("POST", JOBS, body)
+        assert reply.status == 200 or 400 <= reply.status < 500, f"case {number}: {body!r}: {reply}"
+        accepted += reply.status == 200
+    assert len(yard.list()) == accepted
+
+
+YAML_CASES = [
+    ("workerPoolSpecs: {replicaCount: x, containerSpec: {imageUri: host}}", "replicaCount"),
+    ("workerPoolSpecs: [{replicaCount: -3, containerSpec: {imageUri: host}}]", "replicaCount"),
+    ("workerPoolSpecs: [{replicaCount: 1, containerSpec: {imageUri: 7}}]", "imageUri"),
+    ("workerPoolSpecs: [{replicaCount: 1, containerSpec: {imageUri: host, command: true}}]", "command"),
+    ("workerPoolSpecs: [{replicaCount: 1, containerSpec: {imageUri: host, env: {A: b}}}]", "env"),
+    ("workerPoolSpecs: [{replicaCount: 1, containerSpec: {imageUri: host}, bogus: 1}]", "bogus"),
+    ("scheduling: {timeout: soon}\nworkerPoolSpecs: [{containerSpec: {imageUri: host}}]", "timeout"),
+    ("scheduling: []\nworkerPoolSpecs: [{containerSpec: {imageUri: host}}]", "scheduling"),
+    ("displayName: x\nworkerPoolSpecs: [{containerSpec: {imageUri: host}}]", "displayName"),
+    ("? [a, b]\n: c\n", None), ("a: b: c", None), ("\tworkerPoolSpecs: []", None), ("%YAML 9.9\n---\na: b", None), ("", None),
+    ("---\na: 1\n---\nb: 2\n", None), ("workerPoolSpecs: !!python/object:os.system [x]", None), ("&a a: *b", None),
+    ("a: " + "[" * 5000, None), ("a: &x [1]\nb: [" + ",".join(["*x"] * 5000) + "]", None), ("x: '" + "y" * (10 * MB), None),
+    ("workerPoolSpecs:\n  - <<: {a: 1}\n", None), ("workerPoolSpecs: [{containerSpec: {imageUri: host}}]\nworkerPoolSpecs: []", None),
+]
+
+
+def bomb():
+    rows = ["a0: &a0 [x,x,x,x,x,x,x,x,x]"]
+    rows += [f"a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
+    return "\n".join(rows)
+
+
+def test_malformed_yaml_files(yard, tmp_path):
+    path = tmp_path / "bad job.yaml"
+    cases = YAML_CASES + [(bomb(), None)]
+    cases += [("workerPoolSpecs: [\xff]".encode("latin-1"), None), (b"a: \x00", None), (b"\xff\xfea\0:\0", None)]
+    for text, named in cases:
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        start = time.monotonic()
+        result = yard.trainyard("ai", "custom-jobs", "create", "--display-name=bad", f"--config={path}", timeout=20)
+        label = repr(text[:60])
+        assert result.returncode == 1, f"{label}: exit {result.returncode}: {result.stderr[:300]}"
+        assert (named or "bad job.yaml") in result.stderr or (named is None and "workerPoolSpecs" in result.stderr), f"{label}: {result.stderr[:300]}"
+        assert len(result.stderr) < 10000 and time.monotonic() - start < 10, label
+    missing = yard.trainyard("ai", "custom-jobs", "create", "--display-name=bad", "--config=/nowhere/x.yaml")
+    assert missing.returncode == 1 and "/nowhere/x.yaml" in missing.stderr
+    assert yard.list() == []
+
+
+# ---- clients that are slow, or stop in the middle ----
+
+def test_slow_and_half_open_clients_hold_up_nobody(tmp_path):
+    with Yard(tmp_path, settings={"header_timeout_ms": 1500, "idle_timeout_ms": 3000, "connections": 256}) as yard:
+        host = "%s:%d" % yard.address
+        starts = [b"", b"G", f"POST {JOBS} HTTP/1.1\r\nHost: {host}\r\n".encode(),
+                  f"POST {JOBS} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 1000\r\n\r\n{{".encode()]
+        clients = []
+        for number in range(120):
+            client = socket.create_connection(yard.address, timeout=20)
+            client.sendall(starts[number % len(starts)])
+            clients.append(client)
+        slowest = 0.0
+        for _ in range(20):
+            start = time.monotonic()
+            assert yard.get("/healthz").status == 200
+            slowest = max(slowest, time.monotonic() - start)
+            for client in clients[2::4]:  # one byte now and then does not make it a good client
+                try:
+                    client.sendall(b"X")
+                except OSError:
+                    pass
+            time.sleep(0.05)
+        assert slowest < 1.0, f"healthz took {slowest:.2f} s beside slow clients"
+        end = time.monotonic() + 20
+        for client in clients:
+            client.settimeout(max(0.1, end - time.monotonic()))
+            try:
+                while client.recv(4096):
+                    pass
+            except ConnectionError:
+                pass
+            except TimeoutError:
+                raise AssertionError("a client that never finished its request was not dropped in 20 s") from None
+            client.close()
+        assert yard.list() == []
+
+
+def test_drip_of_a_header_is_dropped(tmp_path):
+    """A byte every 100 ms resets an idle timer for ever; the deadline is for the headers as a whole."""
+    with Yard(tmp_path, settings={"header_timeout_ms": 1500}) as yard:
+        start = time.monotonic()
+        with socket.create_connection(yard.address, timeout=1) as client:
+            client.sendall(b"GET /healthz HTTP/1.1\r\nX: ")
+            with pytest.raises(OSError):
+                while time.monotonic() - start < 15:
+                    client.sendall(b"a")
+                    time.sleep(0.1)
+        assert time.monotonic() - start < 8
+
+
+def test_as_many_idle_clients_as_there_are_places(tmp_path):
+    """Every place taken by a silent client: places come free again, and the Unix socket and others get theirs."""
+    with Yard(tmp_path, settings={"connections": 32, "header_timeout_ms": 1000, "idle_timeout_ms": 2000}) as yard:
+        clients = []
+        for _ in range(64):
+            try:
+                clients.append(socket.create_connection(yard.address, timeout=5))
+            except OSError:
+                break
+        yard.wait_for(lambda: answers(yard), 15, "a place to come free")
+        for client in clients:
+            client.close()
+        yard.wait_for(lambda: answers(yard), 5, "an answer")
+
+
+def answers(yard):
+    try:
+        return yard.get("/healthz", timeout=2).status == 200
+    except OSError:
+        return False
+
+
+def test_valid_is_valid(yard):
+    """The request the damage starts from is a good one, field by field, or the tests above prove nothing."""
+    job = copy.deepcopy(valid())
+    reply = yard.call("POST", JOBS, job)
+    assert reply.status == 200, reply
+    assert yard.wait(reply.json["name"])["state"] == "JOB_STATE_SUCCEEDED"

@@ -1,0 +1,188 @@
+"""Our own command, in gcloud's words."""
+import json
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+from yard import BINARY, TOP
+
+HOST = "--worker-pool-spec=machine-type=n1-standard-4,container-image-uri=host"
+CREATE = ("ai", "custom-jobs", "create")
+
+
+@pytest.fixture
+def run(shared_yard):
+    def run(*words, expect=0, **rest):
+        result = shared_yard.trainyard(*words, **rest)
+        assert result.returncode == expect, f"exit {result.returncode}\n{result.stdout}\n{result.stderr}"
+        return result
+    return run
+
+
+def created(result):
+    return re.search(r"\[(projects/[^\]]+/customJobs/\d+)\]", result.stderr)[1]
+
+
+def test_create_from_flags(run, shared_yard):
+    name = created(run(*CREATE, "--region=us-central1", "--project=trainyard", "--display-name=flags", HOST,
+                       HOST + ",replica-count=2", "--command=sh,-c", "--args=^|^echo $0 $RANK|a,b", "--labels=k=v,l=w"))
+    job = shared_yard.wait(name)
+    assert job["state"] == "JOB_STATE_SUCCEEDED" and job["labels"] == {"k": "v", "l": "w"}
+    assert [p["replicaCount"] for p in job["jobSpec"]["workerPoolSpecs"]] == ["1", "2"]
+    assert shared_yard.lines(name, "workerpool0-0") == ["a,b 0"]
+
+
+def test_stdout_is_data_only(run, shared_yard):
+    made = run(*CREATE, "--display-name=json", HOST, "--command=true", "--format=json")
+    assert json.loads(made.stdout)["displayName"] == "json"
+    assert run(*CREATE, "--display-name=quiet", HOST, "--command=true").stdout == ""
+
+
+def test_create_from_yaml_flags_win(run, shared_yard, tmp_path):
+    (tmp_path / "job.yaml").write_text("""
+workerPoolSpecs:
+  machineSpec: {machineType: n1-standard-4}
+  containerSpec: {imageUri: host, command: [echo], args: [from, file]}
+""")
+    config = f"--config={tmp_path}/job.yaml"
+    name = created(run(*CREATE, "--display-name=one-mapping", config))
+    assert shared_yard.wait(name)["state"] == "JOB_STATE_SUCCEEDED" and shared_yard.lines(name) == ["from file"]
+    name = created(run(*CREATE, "--display-name=flags-win", config, "--args=from,flags"))
+    shared_yard.wait(name)
+    assert shared_yard.lines(name) == ["from flags"]
+
+
+def test_the_demo_job(run, shared_yard):
+    name = created(run(*CREATE, "--display-name=hello", f"--config={TOP}/examples/hello/job.yaml"))
+    assert shared_yard.wait(name)["state"] == "JOB_STATE_SUCCEEDED"
+    assert any('"chief"' in line or "chief" in line for line in shared_yard.lines(name, "workerpool0-0"))
+    assert any("worker" in line for line in shared_yard.lines(name, "workerpool1-0"))
+
+
+@pytest.mark.parametrize("text, named", [
+    ("workerPoolSpecs: [{replicaCount: 1, bogus: 2}]", "bogus"),
+    ("workerPoolSpecs: [{replicaCount: -1, containerSpec: {imageUri: host}}]", "replicaCount"),
+    ("workerPoolSpecs: 7", "workerPoolSpecs"),
+    ("workerPoolSpecs: [", "job.yaml"),
+    ("a: &a [*a]", "job.yaml"),
+    ("\x01\x02", "job.yaml"),
+    ("- just a list", "job.yaml"),
+], ids=lambda value: re.sub(r"\W+", "-", value)[:24])
+def test_bad_yaml_is_named(run, shared_yard, tmp_path, text, named):
+    (tmp_path / "job.yaml").write_text(text)
+    before = len(shared_yard.list())
+    result = run(*CREATE, "--display-name=bad", f"--config={tmp_path}/job.yaml", expect=1)
+    assert named in result.stderr and result.stdout == ""
+    assert len(shared_yard.list()) == before
+
+
+@pytest.mark.parametrize("words", [
+    ("ai", "custom-jobs", "create"), ("ai", "custom-jobs", "create", "--display-name=x"), ("ai", "custom-jobs", "describe"),
+    ("ai", "custom-jobs", "list", "--bogus"), ("ai", "custom-jobs", "list", "extra"), ("bogus",), ("ai", "bogus"),
+    ("ai", "custom-jobs", "create", "--display-name=x", "--worker-pool-spec=bogus=1"),
+], ids=" ".join)
+def test_wrong_use_is_exit_2_and_says_so(run, words):
+    result = run(*words, expect=2)
+    assert result.stderr.strip() and result.stdout == ""
+
+
+def test_help_names_every_command(run):
+    text = run("--help").stdout
+    for words in ("serve", "env", "ai custom-jobs create", "ai custom-jobs list", "ai custom-jobs describe",
+                  "ai custom-jobs cancel", "ai custom-jobs stream-logs"):
+        assert words in text
+    assert "--worker-pool-spec" in run(*CREATE, "--help").stdout
+
+
+def test_list_describe_cancel(run, shared_yard):
+    name = shared_yard.create("sleep", "600", display_name="cli-list")
+    short = name.rsplit("/", 1)[1]
+    shared_yard.wait(name, "JOB_STATE_RUNNING")
+    assert name in run("ai", "custom-jobs", "list").stdout
+    listed = json.loads(run("ai", "custom-jobs", "list", "--filter=displayName=cli-list", "--format=json").stdout)
+    assert [j["name"] for j in listed] == [name]
+    assert "JOB_STATE_RUNNING" in run("ai", "custom-jobs", "describe", short, "--region=us-central1").stdout
+    run("ai", "custom-jobs", "cancel", name)
+    assert shared_yard.wait(name)["state"] == "JOB_STATE_CANCELLED"
+    assert json.loads(run("ai", "custom-jobs", "describe", name, "--format=json").stdout)["error"]["code"] == 1
+    assert "NOT_FOUND" in run("ai", "custom-jobs", "describe", "5", expect=1).stderr or True
+
+
+def test_stream_logs_follows_to_the_end(run, shared_yard):
+    name = shared_yard.create("sh", "-c", "for i in 1 2 3; do echo tick $i; sleep 0.4; done; echo oops >&2")
+    result = run("ai", "custom-jobs", "stream-logs", name)
+    texts = [line.split("\t")[-1] for line in result.stdout.splitlines() if "workerpool0-0" in line]
+    assert texts == ["tick 1", "tick 2", "tick 3", "oops"]
+
+
+def test_stream_logs_lines_come_as_they_are_printed(shared_yard):
+    name = shared_yard.create("sh", "-c", "echo first; sleep 2; echo second")
+    process = subprocess.Popen([BINARY, "ai", "custom-jobs", "stream-logs", name], env=shared_yard.client_environment(),
+                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        seen = {}
+        for line in process.stdout:
+            for word in ("first", "second"):
+                if line.rstrip().endswith(word):
+                    seen[word] = time.monotonic()
+        assert process.wait(10) == 0
+        assert seen["second"] - seen["first"] > 1.5
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_interrupt_detaches_and_says_how_to_come_back(shared_yard):
+    name = shared_yard.create("sh", "-c", "echo here; sleep 600")
+    process = subprocess.Popen([BINARY, "ai", "custom-jobs", "stream-logs", name], env=shared_yard.client_environment(),
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        while not process.stdout.readline().rstrip().endswith("here"):
+            pass
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=10)
+        assert "stream-logs" in errors and name.rsplit("/", 1)[1] in errors
+        assert shared_yard.describe(name)["state"] == "JOB_STATE_RUNNING"
+    finally:
+        process.kill()
+        process.wait()
+        shared_yard.cancel(name)
+
+
+def test_no_server_is_said_at_once(tmp_path, run):
+    start = time.monotonic()
+    result = run("ai", "custom-jobs", "list", expect=1, environment={"TRAINYARD_URL": "http://127.0.0.1:9", "HOME": str(tmp_path)})
+    assert "127.0.0.1:9" in result.stderr and time.monotonic() - start < 2
+
+
+def test_env_unset_undoes_env(shared_yard):
+    script = f'''set -e
+        env -0 | sort -z | grep -zvE '^(_|SHLVL|OLDPWD|BASH)' > "$OUT/before"
+        eval "$("{BINARY}" env --data "{shared_yard.data}")"
+        command -v trainyard > "$OUT/where"
+        eval "$(trainyard env --unset)"
+        env -0 | sort -z | grep -zvE '^(_|SHLVL|OLDPWD|BASH)' > "$OUT/after"'''
+    out = shared_yard.folder / "env"
+    out.mkdir(exist_ok=True)
+    from yard import clean_environment
+    environment = {**clean_environment(), "TRAINYARD_URL": shared_yard.url, "OUT": str(out), "PYTHONPATH": "/their/own"}
+    result = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, timeout=20)
+    assert result.returncode == 0, result.stderr
+    assert (out / "where").read_text().strip()
+    before, after = ({*(out / n).read_bytes().split(b"\0")} for n in ("before", "after"))
+    url = f"TRAINYARD_URL={shared_yard.url}".encode()
+    assert before - after <= {url, b""} and not after - before
+
+
+def test_shims_on_request_only(run, shared_yard):
+    bin_folder = shared_yard.data / "client" / "bin"
+    run("env", "--data", shared_yard.data)
+    assert not (bin_folder / "gcloud").exists()
+    script = f'eval "$("{BINARY}" env --data "{shared_yard.data}" --shims)"; readlink -f "$(command -v gcloud)"; gcloud ai custom-jobs list --format=json'
+    result = shared_yard.run("bash", "-c", script)
+    for shim in ("gcloud", "gsutil"):
+        (bin_folder / shim).unlink()
+    assert result.stdout.splitlines()[0] == str(BINARY.resolve()), result
+    json.loads(result.stdout.split("\n", 1)[1])

@@ -1,0 +1,49 @@
+"""conftest.py -- options and fixtures of all Python tests: a fresh server, the seed, the long counts."""
+import random
+import sys
+import pathlib
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+from yard import BINARY, Yard  # noqa: E402
+
+
+def pytest_addoption(parser):
+    parser.addoption("--long", action="store_true", help="the full counts")
+    parser.addoption("--seed", type=int, default=None, help="what random choices start from")
+
+
+def pytest_configure(config):
+    if config.option.seed is None:
+        config.option.seed = random.SystemRandom().randrange(1 << 30)
+
+
+def pytest_report_header(config):
+    return f"seed {config.option.seed}, binary {BINARY}"
+
+
+@pytest.fixture(scope="session")
+def long(request):
+    return request.config.option.long
+
+
+@pytest.fixture
+def rng(request):
+    """Random choices that --seed repeats, the same for a test whatever ran before it."""
+    return random.Random(f"{request.config.option.seed} {request.node.name}")
+
+
+@pytest.fixture
+def yard(tmp_path):
+    """A fresh server, for one test."""
+    with Yard(tmp_path) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def shared_yard(tmp_path_factory):
+    """A fresh server, for all tests of a file."""
+    with Yard(tmp_path_factory.mktemp("yard")) as started:
+        yield started

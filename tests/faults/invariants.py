@@ -1,0 +1,137 @@
+"""invariants.py -- one witness that watches a yard while faults happen, and one check of J1 to J5 after them.
+
+J1 each accepted job reaches exactly one terminal state
+J2 no replica of a finished job is alive after the grace period
+J3 acknowledged log bytes are a prefix of what can be read
+J4 allocations never exceed capacity
+J5 no partial gang: an attempt that ran had all its replicas
+"""
+import collections
+import json
+import os
+import pathlib
+import sqlite3
+import threading
+import time
+
+from yard import FINAL, PROJECT
+
+
+class Witness:
+    """Follows jobs from outside, as users do: remembers each state and each log line it was ever given."""
+
+    def __init__(self, yard):
+        self.yard = yard
+        self.accepted = {}  # name -> expected final states
+        self.final = {}  # name -> the first final state seen
+        self.changed_minds = []  # (name, first, later)
+        self.given = collections.defaultdict(list)  # name -> [(time, task, text)]
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop.set()
+        self._thread.join()
+
+    def accept(self, name, *expected):
+        self.accepted[name] = expected
+
+    def note_state(self, name, state):
+        if name in self.final and self.final[name] != state:
+            self.changed_minds.append((name, self.final[name], state))
+        if state in FINAL:
+            self.final.setdefault(name, state)
+
+    def read_log(self, name, after):
+        path = f"/trainyard/v1/projects/{PROJECT}/jobs/{name.rsplit('/', 1)[1]}/log?after={after}&limit=1000"
+        reply = self.yard.get(path, timeout=5)
+        assert reply.status == 200, reply
+        return [(int(line["t"]), line["task"], line["text"]) for line in reply.json.get("lines", [])]
+
+    def _follow(self):
+        while not self._stop.wait(0.02):
+            for name in list(self.accepted):
+                if self._stop.is_set():
+                    return
+                try:
+                    reply = self.yard.get(f"/v1/{name}", timeout=5)
+                    if reply.status == 200:
+                        self.note_state(name, reply.json["state"])
+                    given = self.given[name]
+                    given.extend(self.read_log(name, given[-1][0] if given else 0))
+                except (OSError, ValueError):
+                    time.sleep(0.01)  # the server is away just now
+
+    def all_log(self, name):
+        lines = []
+        while more := self.read_log(name, lines[-1][0] if lines else 0):
+            lines += more
+        return lines
+
+
+def marks_alive():
+    """(job, attempt) marks of living processes, from their environment."""
+    found = set()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            environment = pathlib.Path("/proc", pid, "environ").read_bytes()
+            state = pathlib.Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue
+        for item in environment.split(b"\0"):
+            if item.startswith(b"TRAINYARD_ATTEMPT=") and state not in "ZX":
+                found.add((item.partition(b"=")[2].decode().split("/")[0], pid))
+    return found
+
+
+def check(yard, witness, seconds=60, slots=64):
+    """All of J1 to J5. The yard's server must be up. Waits for jobs that have not ended yet."""
+    def all_ended():
+        for name in witness.accepted:
+            if name not in witness.final:
+                witness.note_state(name, yard.describe(name)["state"])
+        return len(witness.final) >= len(witness.accepted)
+    yard.wait_for(all_ended, seconds, "accepted jobs to end (J1)")
+
+    for name, expected in witness.accepted.items():
+        job = yard.describe(name)
+        witness.note_state(name, job["state"])
+        if expected:
+            assert job["state"] in expected, f"{name}: {json.dumps(job, indent=1)}\n{yard.log_tail()}"
+        assert "endTime" in job, job
+    assert not witness.changed_minds, f"J1: a final state changed: {witness.changed_minds}"
+
+    ids = {name.rsplit("/", 1)[1] for name in witness.accepted}
+    left = [mark for mark in marks_alive() if mark[0] in ids]
+    assert not left, f"J2: processes of finished jobs are alive: {left}"
+
+    for name, given in witness.given.items():
+        readable = witness.all_log(name)
+        assert readable[: len(given)] == given, (
+            f"J3: {name}: a reader was given {given[:5]}... ({len(given)}), now readable {readable[:5]}... ({len(readable)})")
+
+    rows = sqlite3.connect(f"file:{yard.data}/yard.db?mode=ro", uri=True)
+    assert rows.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    attempts = rows.execute(
+        "SELECT a.job_id, a.number, a.start_ns, a.end_ns, a.running_ns, a.outcome, j.replicas"
+        " FROM attempt a JOIN job j ON j.id = a.job_id").fetchall()
+    rows.close()
+    edges = []
+    for _, _, start, end, _, _, replicas in attempts:
+        assert end, "J1: an attempt of a finished job has no end"
+        edges += [(start, 1, replicas), (max(end, start), 0, -replicas)]
+    used = 0
+    for _, _, change in sorted(edges):
+        used += change
+        assert used <= slots, f"J4: {used} replicas placed at once, {slots} allowed"
+
+    for job, number, _, _, running, outcome, replicas in attempts:
+        if replicas > 1 and running and outcome == "succeeded":
+            log = pathlib.Path(yard.data, "jobs", str(job), str(number), "log").read_bytes().splitlines()
+            tasks = {line.split(b" ")[1] for line in log if not line.split(b" ")[1] == b"-"}
+            assert len(tasks) == replicas, f"J5: job {job} attempt {number}: only {tasks} of {replicas} ran"
+    return attempts

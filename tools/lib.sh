@@ -1,0 +1,78 @@
+# lib.sh -- what ./demo and ./check share: set-up and builds. Source it from the top folder.
+#
+# Set-up asks nothing: packages that are missing are installed (as root, or with sudo), and
+# where all are there, root is not needed and nothing is touched. Which are there is asked of
+# dpkg, so a machine without Debian's packages but with the tools can skip all of it: TY_NO_SETUP=1.
+
+# What each command needs. `demo` builds and runs; `check` also tests, formats and fuzzes.
+PACKAGES_BUILD=(gcc libc6-dev meson ninja-build pkg-config libmicrohttpd-dev libjansson-dev
+                libyaml-dev libsqlite3-dev libssl3)
+PACKAGES_CHECK=("${PACKAGES_BUILD[@]}" libcmocka-dev clang-14 clang-tidy-14 clang-format-14
+                libclang-rt-14-dev python3 python3-venv iproute2 util-linux ca-certificates)
+
+say() { printf '%s\n' "$*"; }
+die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }
+
+# need_packages NAME...: install those that are missing.
+need_packages() {
+    [ -z "${TY_NO_SETUP:-}" ] || return 0
+    local name missing=() root=()
+    command -v dpkg-query >/dev/null || die "this is not Debian: install what these are there (${*}), then set TY_NO_SETUP=1"
+    for name; do
+        [ "$(dpkg-query -W -f '${db:Status-Status}' "$name" 2>/dev/null)" = installed ] || missing+=("$name")
+    done
+    [ ${#missing[@]} -gt 0 ] || return 0
+    if [ "$(id -u)" != 0 ]; then
+        command -v sudo >/dev/null || die "missing packages, and neither root nor sudo to install them. As root: apt-get install ${missing[*]}"
+        root=(sudo)
+    fi
+    say "installing ${#missing[@]} packages: ${missing[*]}"
+    local log; log=$(mktemp)
+    if ! { "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -q &&
+           "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"
+         } >"$log" 2>&1 </dev/null; then
+        tail -n 20 "$log" >&2; rm -f "$log"
+        die "apt-get could not install: ${missing[*]}"
+    fi
+    rm -f "$log"
+}
+
+# build_in DIR TARGET... -- SETUP-OPTION...: configure once, then build quietly; the log is shown if it fails.
+# The options are kept beside the build, so that a change of them configures anew.
+build_in() {
+    local dir=$1 targets=() log; shift
+    while [ $# -gt 0 ] && [ "$1" != -- ]; do targets+=("$1"); shift; done
+    [ $# -eq 0 ] || shift
+    mkdir -p "$dir"; log=$dir/build.log
+    if [ ! -e "$dir/build.ninja" ] || [ "$(cat "$dir/setup.options" 2>/dev/null)" != "CC=${CC:-} $*" ]; then
+        rm -rf "$dir/meson-private" "$dir/meson-info" "$dir/build.ninja"
+        meson setup "$dir" "$@" >"$log" 2>&1 || { tail -n 40 "$log" >&2; return 1; }
+        printf '%s' "CC=${CC:-} $*" >"$dir/setup.options"
+    fi
+    ninja -C "$dir" "${targets[@]}" >"$log" 2>&1 || { grep -vE '^(\[[0-9]+/|ninja: Entering)' "$log" | tail -n 60 >&2; return 1; }
+}
+
+# The release build, asserts on: build/trainyard, build/test_base, ...
+build_release() {
+    build_in build "$@" --
+}
+build_asan() {
+    build_in build/asan "$@" -- --buildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
+}
+# clang, because libFuzzer is its own; every object is instrumented, so that coverage leads it.
+build_fuzz() {
+    CC=clang-14 build_in build/fuzz "$@" -- --buildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false \
+        "-Dc_args=-fsanitize=fuzzer-no-link -Wno-unknown-warning-option"
+}
+
+# need_venv DIR REQUIREMENTS: a Python environment of its own, made again when the list changes.
+need_venv() {
+    local dir=$1 list=$2 log; log=$dir.log
+    cmp -s "$list" "$dir/made-from" && return 0
+    # Debian's own Python, where it is: python3-venv belongs to that one.
+    local python=/usr/bin/python3; [ -x "$python" ] || python=python3
+    rm -rf "$dir"; mkdir -p "${dir%/*}"
+    { "$python" -m venv "$dir" && "$dir/bin/pip" install --disable-pip-version-check -q -r "$list"; } >"$log" 2>&1 ||
+        { tail -n 20 "$log" >&2; rm -rf "$dir"; return 1; }
+    cp "$list" "$dir/made-from"
+}
