@@ -20,10 +20,11 @@
 
 #include "base/base.h"
 
-/* The universe domain of our credentials and of gcloud's configuration. A client that has no endpoint
- * variable of ours asks for SERVICE.<this>. A label of a host name has at most 63 letters and this one
- * has more, so that no resolver is ever asked and most clients give up at once; the user reads it in
- * their error message. The metadata server answers it for universe/universe-domain. */
+/* The universe domain of our credentials and of gcloud's configuration. A client that has no
+ * endpoint variable of ours asks for SERVICE.<this>. A label of a host name has at most 63 letters
+ * and this one has more, so that no resolver is ever asked and most clients give up at once; the
+ * user reads it in their error message. The metadata server answers it for
+ * universe/universe-domain. */
 #define AUTH_UNIVERSE                                                                              \
     "trainyard-env-keeps-clients-on-this-machine-undo-with-trainyard-env-unset.invalid"
 

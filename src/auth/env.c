@@ -6,8 +6,6 @@
  * `gcloud config set project` keeps working. */
 #include "auth/auth_int.h"
 
-extern char **environ;
-
 enum { ENV_MAX_VARS = 512 };
 
 struct vars {

@@ -96,25 +96,38 @@ static int fail_as_shim(struct ty_arena *a, const char *name, int argc, char **a
     return CLI_USAGE;
 }
 
-/* Words that are no command. -1: main.c may know them. */
-static int run_unknown(struct ty_arena *a, const char *program, bool shim, int argc, char **argv)
+/* Words that are no command. */
+static int run_unknown(struct cli *c, const char *name, int argc, char **argv)
 {
-    if (!shim && argc > 0 && (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0)) {
-        struct cli c = {.arena = a};
-        return cli_help_show(&c);
+    const char *names[32], *first = argc > 0 ? argv[0] : "";
+    size_t n = 0;
+    if (c->as_gcloud)
+        return fail_as_shim(c->arena, name, argc, argv);
+    if (strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0)
+        return cli_help_show(c);
+    if (strcmp(first, "--version") == 0)
+        return cli_version(c);
+    if (fail_in_group(c->arena, argc, argv))
+        return CLI_USAGE;
+    if (argc == 0) {
+        struct ty_buf b;
+        ty_buf_init(&b, 1 << 16);
+        cli_general_help(&b);
+        return show(&b, stderr, CLI_USAGE);
     }
-    if (!shim && argc > 0 && strcmp(argv[0], "--version") == 0) {
-        struct cli c = {.arena = a};
-        return cli_version(&c);
-    }
-    if (shim)
-        return fail_as_shim(a, program, argc, argv);
-    return fail_in_group(a, argc, argv) ? CLI_USAGE : -1;
+    for (; n < cli_command_count && n < TY_COUNT(names); n++)
+        names[n] = cli_commands[n].words;
+    const char *near = cli_nearest(ty_str_of(first), names, n);
+    fprintf(stderr,
+            "ERROR: (trainyard) Invalid choice: '%s'.%s%s\n'trainyard help' lists the commands.\n",
+            first, near != NULL ? " Did you mean this? " : "", near != NULL ? near : "");
+    return CLI_USAGE;
 }
 
 static int run_command(struct cli *c, int argc, char **argv)
 {
-    if (cli_args_parse(c->arena, c->command, argc, argv, &c->args) != TY_OK)
+    if (cli_args_parse(c->arena, c->command, argc, argv, &c->args) != TY_OK ||
+        cli_format_check(&c->args) != TY_OK)
         return cli_fail_usage(c);
     if (cli_arg_on(&c->args, "help")) {
         struct ty_buf b;
@@ -122,8 +135,10 @@ static int run_command(struct cli *c, int argc, char **argv)
         cli_command_help(c->command, &b);
         return show(&b, stdout, CLI_OK);
     }
-    if (c->command->run == NULL)
-        return -1;
+    if (c->command->run == NULL) { /* main.c runs it when it is the first word */
+        (void)!ty_fail(TY_INVALID_ARGUMENT, "'%s' must come before its flags", c->command->words);
+        return cli_fail_usage(c);
+    }
     bool wanted = c->command->positional[0] != '\0' && c->command->run != cli_help_show;
     if (wanted && c->args.positional.len == 0) {
         (void)!ty_fail(TY_INVALID_ARGUMENT, "argument %s: must be specified",
@@ -136,23 +151,23 @@ static int run_command(struct cli *c, int argc, char **argv)
 int cli_main(int argc, char **argv)
 {
     struct ty_arena a = {0};
-    const char *program = program_invocation_short_name;
-    bool shim = strcmp(program, "gcloud") == 0 || strcmp(program, "gsutil") == 0;
+    const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL;
+    const char *name = slash != NULL ? slash + 1 : argc > 0 ? argv[0] : "";
+    bool gsutil = strcmp(name, "gsutil") == 0;
+    struct cli c = {.arena = &a, .as_gcloud = gsutil || strcmp(name, "gcloud") == 0};
+    argv += argc > 0;
+    argc -= argc > 0;
     bool *is_word = ty_new_array(&a, bool, (size_t)argc + 1);
     char **rest = ty_new_array(&a, char *, (size_t)argc + 1);
     int count = 0, status;
-    struct cli c = {.arena = &a, .as_gcloud = shim};
     c.client.fd = -1;
+    c.program = c.as_gcloud ? name : program_invocation_name;
     /* gsutil's words are other ones (cp, ls): none of them is ours yet. */
-    c.command = strcmp(program, "gsutil") == 0 ? NULL : cli_command_find(argc, argv, is_word);
-    if (c.command == NULL) {
-        status = run_unknown(&a, program, shim, argc, argv);
-    } else {
-        for (int i = 0; i < argc; i++)
-            if (!is_word[i])
-                rest[count++] = argv[i];
-        status = run_command(&c, count, rest);
-    }
+    c.command = gsutil ? NULL : cli_command_find(argc, argv, is_word);
+    for (int i = 0; i < argc; i++)
+        if (!is_word[i])
+            rest[count++] = argv[i];
+    status = c.command == NULL ? run_unknown(&c, name, argc, argv) : run_command(&c, count, rest);
     if (c.connect != NULL)
         http_client_close(&c.client);
     if (fflush(stdout) != 0 && status == CLI_OK) {

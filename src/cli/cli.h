@@ -2,15 +2,15 @@
  *
  * Where to start: commands.def (one row a command: words, function, usage, help).
  * Who frees: one arena for the process. Threads: one. Exit status: 0 done, 1 it failed, 2 wrong
- * use; data on stdout, all else on stderr. One test: build/test_cli
+ * use, 130 interrupted; data on stdout, all else on stderr. One test: build/test_cli
  * flags/dict_with_other_delimiter. */
 #ifndef TY_CLI_H
 #define TY_CLI_H
 
 #include "base/base.h"
 
-/* Run `argv` (after the program's name). Returns the exit status; -1 if the words are no command of
- * cli's. */
+/* Run main's own argv (argv[0] tells whether we were called as gcloud or gsutil). Returns the exit
+ * status; words that are no command are wrong use. */
 int cli_main(int argc, char **argv);
 /* Lists the commands, for help; one line each. */
 void cli_help(FILE *out);

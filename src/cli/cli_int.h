@@ -1,8 +1,9 @@
 /* cli_int.h -- what the files of cli share.
  *
  * table.c  commands.def as tables, finding a command, help     flags.c  gcloud's flag grammar
- * spec.c   flags and YAML into a CustomJob                      target.c which server, project, region
- * print.c  --format                                             jobs.c, logs.c, env.c, doctor.c the commands */
+ * spec.c   flags and YAML into a CustomJob                      target.c which server, project,
+ * region print.c  --format                                             jobs.c, logs.c, env.c,
+ * doctor.c the commands */
 #ifndef TY_CLI_INT_H
 #define TY_CLI_INT_H
 
@@ -47,7 +48,8 @@ struct cli {
     struct ty_arena *arena;
     const struct cli_command *command;
     struct cli_args args;
-    bool as_gcloud; /* called by a link named gcloud */
+    bool as_gcloud;      /* called by a link named gcloud */
+    const char *program; /* how to call us again, in what we print: it can be pasted */
     const char *data_dir;
     const char *url;     /* http://...; what people read */
     const char *connect; /* the same, or unix:... */
@@ -109,16 +111,19 @@ const char *cli_data_dir(struct cli *c);
 /* The URL the server of this data folder wrote down, or NULL. */
 const char *cli_data_url(struct ty_arena *a, const char *data_dir);
 /* A call to the server; a reply that is an error is a failure with the server's words. */
-TY_NODISCARD ty_err cli_call(struct cli *c, enum http_method method, const char *target, ty_str body,
-                             int64_t timeout_ms, json_t **ret_reply);
+TY_NODISCARD ty_err cli_call(struct cli *c, enum http_method method, const char *target,
+                             ty_str body, int64_t timeout_ms, json_t **ret_reply);
 /* What was not understood or did not work, as gcloud says it. Returns the exit status. */
 int cli_fail(const struct cli *c, ty_err err);
 int cli_fail_usage(const struct cli *c);
 
 /* ---- print.c ---- */
 
-/* Print a job (or an array of them) by --format; `otherwise` when none was given. Returns the exit status. */
+/* Print a job (or an array of them) by --format; `otherwise` when none was given. Returns the exit
+ * status. */
 int cli_print(const struct cli *c, const json_t *value, const char *otherwise);
+/* A --format that is none is wrong use; checked before anything is done. */
+TY_NODISCARD ty_err cli_format_check(const struct cli_args *args);
 /* The member at a dotted path, or NULL. */
 const json_t *cli_json_at(const json_t *value, ty_str path);
 bool cli_color(int fd); /* a terminal that wants colours */

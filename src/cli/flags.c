@@ -22,7 +22,8 @@ static ty_err unknown_flag(struct ty_arena *a, const struct cli_command *cmd, ty
                    near != NULL ? ty_format(a, " (did you mean '--%s'?)", near) : "");
 }
 
-static void args_add(struct ty_arena *a, struct cli_args *args, const struct cli_flag *f, ty_str text)
+static void args_add(struct ty_arena *a, struct cli_args *args, const struct cli_flag *f,
+                     ty_str text)
 {
     struct cli_value *v = ty_new(a, struct cli_value);
     v->flag = f;
@@ -69,8 +70,8 @@ static ty_err flag_parse(struct ty_arena *a, const struct cli_command *cmd, int 
     int64_t number;
     if (f->kind == CLI_INT && (ty_parse_i64(value, &number) != TY_OK || number < 1))
         return ty_fail(TY_INVALID_ARGUMENT,
-                       "argument --%s: must be a whole number above 0, not '" TY_STR_FMT "'", f->name,
-                       TY_STR_ARG(value));
+                       "argument --%s: must be a whole number above 0, not '" TY_STR_FMT "'",
+                       f->name, TY_STR_ARG(value));
     args_add(a, args, f, value);
     return TY_OK;
 }
@@ -79,8 +80,8 @@ static ty_err positional_parse(struct ty_arena *a, const struct cli_command *cmd
                                struct cli_args *args)
 {
     if (args->positional.len > 0 && strcmp(cmd->words, "help") == 0) {
-        args->positional = ty_str_of(
-            ty_format(a, TY_STR_FMT " %s", TY_STR_ARG(args->positional), word));
+        args->positional =
+            ty_str_of(ty_format(a, TY_STR_FMT " %s", TY_STR_ARG(args->positional), word));
         return TY_OK;
     }
     if (cmd->positional[0] == '\0' || args->positional.len > 0)
@@ -153,14 +154,14 @@ int64_t cli_arg_int(const struct cli_args *args, const char *name, int64_t other
 /* Cut at the first `delimiter` (not empty), like ty_str_split. */
 static bool split_at(ty_str *s, ty_str delimiter, ty_str *ret_head)
 {
-    const char *at = memmem(s->ptr, s->len, delimiter.ptr, delimiter.len);
-    if (at == NULL) {
-        *ret_head = *s;
-        return false;
-    }
-    *ret_head = (ty_str){s->ptr, (size_t)(at - s->ptr)};
-    *s = ty_str_drop(*s, ret_head->len + delimiter.len);
-    return true;
+    for (size_t i = 0; i + delimiter.len <= s->len; i++)
+        if (ty_str_starts(ty_str_drop(*s, i), delimiter)) {
+            *ret_head = (ty_str){s->ptr, i};
+            *s = ty_str_drop(*s, i + delimiter.len);
+            return true;
+        }
+    *ret_head = *s;
+    return false;
 }
 
 ty_err cli_list_split(struct ty_arena *a, ty_str text, struct cli_item **ret_items)
@@ -170,8 +171,9 @@ ty_err cli_list_split(struct ty_arena *a, ty_str text, struct cli_item **ret_ite
         ty_str rest = ty_str_drop(text, 1), head;
         if (ty_str_split(&rest, '^', &head)) {
             if (head.len == 0)
-                return ty_fail(TY_INVALID_ARGUMENT, "'" TY_STR_FMT "': the delimiter between ^ and ^ "
-                                                    "is empty",
+                return ty_fail(TY_INVALID_ARGUMENT,
+                               "'" TY_STR_FMT "': the delimiter between ^ and ^ "
+                               "is empty",
                                TY_STR_ARG(text));
             delimiter = head;
             text = rest;
@@ -189,7 +191,8 @@ ty_err cli_list_split(struct ty_arena *a, ty_str text, struct cli_item **ret_ite
     return TY_OK;
 }
 
-ty_err cli_dict_split(struct ty_arena *a, const char *flag, ty_str text, struct cli_item **ret_items)
+ty_err cli_dict_split(struct ty_arena *a, const char *flag, ty_str text,
+                      struct cli_item **ret_items)
 {
     struct cli_item *items;
     ty_err err = cli_list_split(a, text, &items);
@@ -205,8 +208,9 @@ ty_err cli_dict_split(struct ty_arena *a, const char *flag, ty_str text, struct 
         i->value = value;
         for (struct cli_item *k = items; k != i; k = k->next)
             if (ty_str_eq(k->key, i->key))
-                return ty_fail(TY_INVALID_ARGUMENT, "argument --%s: '" TY_STR_FMT "' is there twice",
-                               flag, TY_STR_ARG(i->key));
+                return ty_fail(TY_INVALID_ARGUMENT,
+                               "argument --%s: '" TY_STR_FMT "' is there twice", flag,
+                               TY_STR_ARG(i->key));
     }
     *ret_items = items;
     return TY_OK;

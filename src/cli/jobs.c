@@ -12,12 +12,6 @@ enum {
     PAGE_JOBS = 1000,
 };
 
-/* How to call us again: the very words this time, so that what we print can be pasted. */
-static const char *program(const struct cli *c)
-{
-    return c->as_gcloud ? "gcloud" : program_invocation_name;
-}
-
 static const char *jobs_path(struct cli *c)
 {
     struct ty_buf b;
@@ -119,7 +113,7 @@ static void say_submitted(const struct cli *c, const json_t *job)
             "CustomJob [" TY_STR_FMT "] is submitted successfully.\n\n"
             "See how it is doing:\n  $ %s ai custom-jobs describe " TY_STR_FMT "\n"
             "Follow its log:\n  $ %s ai custom-jobs stream-logs " TY_STR_FMT "\n",
-            TY_STR_ARG(name), program(c), TY_STR_ARG(name), program(c), TY_STR_ARG(name));
+            TY_STR_ARG(name), c->program, TY_STR_ARG(name), c->program, TY_STR_ARG(name));
 }
 
 int cli_custom_jobs_create(struct cli *c)
@@ -240,8 +234,7 @@ static int list_print(struct cli *c, const json_t *jobs)
     json_t *job;
     size_t i;
     if (cli_arg_on(&c->args, "uri")) {
-        json_array_foreach(jobs, i, job)
-        {
+        json_array_foreach (jobs, i, job) {
             printf("%s/v1/" TY_STR_FMT "\n", c->url, TY_STR_ARG(wire_json_get_str(job, "name")));
         }
         return CLI_OK;
@@ -295,8 +288,8 @@ int cli_custom_jobs_cancel(struct cli *c)
     int status = begin(c, &path);
     if (status != CLI_OK)
         return status;
-    ty_err err = cli_call(c, HTTP_POST, ty_format(c->arena, "%s:cancel", path), TY_STR("{}"), CALL_MS,
-                          &nothing);
+    ty_err err = cli_call(c, HTTP_POST, ty_format(c->arena, "%s:cancel", path), TY_STR("{}"),
+                          CALL_MS, &nothing);
     if (err != TY_OK)
         return cli_fail(c, err);
     json_decref(nothing);
@@ -304,6 +297,6 @@ int cli_custom_jobs_cancel(struct cli *c)
     fprintf(stderr,
             "Request to cancel CustomJob [%s] has been sent.\n\n"
             "See whether it has ended:\n  $ %s ai custom-jobs describe %s\n",
-            name, program(c), name);
+            name, c->program, name);
     return CLI_OK;
 }

@@ -1,16 +1,16 @@
 /* logs.c -- ai custom-jobs stream-logs: a job's lines as they are printed, until it ends.
  *
- * One long-polled call after another (cloudlog's own route); the cursor it gives lets us go on where
- * we were, also with another server process: a server that goes away is waited for, and no line is
- * lost or shown twice. */
+ * One long-polled call after another (cloudlog's own route); the cursor it gives lets us go on
+ * where we were, also with another server process: a server that goes away is waited for, and no
+ * line is lost or shown twice. */
 #include "cli/cli_int.h"
 
 #include "wire/wire.h"
 
 enum {
-    WAIT_MS = 20000,        /* how long a call may hang on the server */
+    WAIT_MS = 20000, /* how long a call may hang on the server */
     CALL_MS = WAIT_MS + 40000,
-    AWAY_MS = 10 * 60000,   /* how long a server may be away */
+    AWAY_MS = 10 * 60000, /* how long a server may be away */
     RETRY_US = 300000,
     LINES = 1000,
 };
@@ -18,8 +18,8 @@ enum {
 struct follow {
     struct cli *c;
     ty_str id;
-    ty_str cursor;
-    const char *state; /* in the arena of the process; "" before the first answer */
+    char cursor[64];
+    char state[64]; /* "" before the first answer */
     bool done;
     bool color, pretty;
 };
@@ -39,12 +39,12 @@ static void on_interrupt(int sig)
 
 static void interrupt_prepare(const struct follow *f)
 {
-    int n = snprintf(goodbye, sizeof(goodbye),
-                     "\nStopped watching; job " TY_STR_FMT " goes on. To come back:\n"
-                     "  $ %s ai custom-jobs stream-logs "
-                     "projects/%s/locations/%s/customJobs/" TY_STR_FMT "\n",
-                     TY_STR_ARG(f->id), f->c->as_gcloud ? "gcloud" : program_invocation_name,
-                     f->c->project, f->c->region, TY_STR_ARG(f->id));
+    int n =
+        snprintf(goodbye, sizeof(goodbye),
+                 "\nStopped watching; job " TY_STR_FMT " goes on. To come back:\n"
+                 "  $ %s ai custom-jobs stream-logs "
+                 "projects/%s/locations/%s/customJobs/" TY_STR_FMT "\n",
+                 TY_STR_ARG(f->id), f->c->program, f->c->project, f->c->region, TY_STR_ARG(f->id));
     goodbye_len = n < 0 ? 0 : (size_t)n < sizeof(goodbye) ? (size_t)n : sizeof(goodbye) - 1;
     struct sigaction sa = {.sa_handler = on_interrupt};
     sigaction(SIGINT, &sa, NULL);
@@ -74,7 +74,10 @@ static void print_pretty(const struct follow *f, ty_str severity, ty_str task, t
     bool service = ty_str_is(task, "service"), bad = ty_str_is(severity, "ERROR");
     if (f->color)
         printf("\033[%dm" TY_STR_FMT "\033[0m %s", service ? 90 : colors[hash % TY_COUNT(colors)],
-               TY_STR_ARG(task), service ? "\033[90m" : bad ? "\033[31m" : "");
+               TY_STR_ARG(task),
+               service ? "\033[90m"
+               : bad   ? "\033[31m"
+                       : "");
     else
         printf(TY_STR_FMT " ", TY_STR_ARG(task));
     fwrite(text.ptr, 1, text.len, stdout);
@@ -107,10 +110,11 @@ static ty_err ask(struct follow *f, json_t **ret_answer)
     ty_buf_init(&b, 1 << 16);
     ty_buf_addz(&b, "/trainyard/v1/projects/");
     wire_url_encode(&b, ty_str_of(c->project));
-    ty_buf_addf(&b, "/jobs/" TY_STR_FMT "/log?waitMs=%d&limit=%d", TY_STR_ARG(f->id), WAIT_MS, LINES);
-    if (f->cursor.len > 0) {
+    ty_buf_addf(&b, "/jobs/" TY_STR_FMT "/log?waitMs=%d&limit=%d", TY_STR_ARG(f->id), WAIT_MS,
+                LINES);
+    if (f->cursor[0] != '\0') {
         ty_buf_addz(&b, "&after=");
-        wire_url_encode(&b, f->cursor);
+        wire_url_encode(&b, ty_str_of(f->cursor));
     }
     if (cli_arg_given(&c->args, "task-name")) {
         ty_buf_addz(&b, "&task=");
@@ -139,10 +143,11 @@ static ty_err ask_patiently(struct follow *f, json_t **ret_answer)
         }
         if (since == 0) {
             since = ty_boot_ms();
-            fprintf(stderr,
-                    "The server at %s does not answer (%s). Its jobs run on; waiting for it up to %d "
-                    "minutes.\n",
-                    f->c->url, ty_err_message(), AWAY_MS / 60000);
+            fprintf(
+                stderr,
+                "The server at %s does not answer (%s). Its jobs run on; waiting for it up to %d "
+                "minutes.\n",
+                f->c->url, ty_err_message(), AWAY_MS / 60000);
         } else if (ty_boot_ms() - since > AWAY_MS) {
             return err;
         }
@@ -155,14 +160,14 @@ static void take(struct follow *f, const json_t *answer)
     json_t *line;
     size_t i;
     ty_str cursor = wire_json_get_str(answer, "next");
-    json_array_foreach(json_object_get(answer, "lines"), i, line)
-    {
+    ty_str state = wire_json_get_str(answer, "state");
+    json_array_foreach (json_object_get(answer, "lines"), i, line) {
         print_line(f, line);
     }
     fflush(stdout);
     if (cursor.len > 0)
-        f->cursor = ty_str_dup(f->c->arena, cursor);
-    f->state = ty_cstr(f->c->arena, wire_json_get_str(answer, "state"));
+        snprintf(f->cursor, sizeof(f->cursor), TY_STR_FMT, TY_STR_ARG(cursor));
+    snprintf(f->state, sizeof(f->state), TY_STR_FMT, TY_STR_ARG(state));
     f->done = json_is_true(json_object_get(answer, "done"));
 }
 
@@ -186,7 +191,7 @@ static int finish(struct follow *f)
 
 int cli_custom_jobs_stream_logs(struct cli *c)
 {
-    struct follow f = {.c = c, .state = ""};
+    struct follow f = {.c = c};
     ty_err err = cli_target(c);
     if (err != TY_OK)
         return cli_fail(c, err);

@@ -21,8 +21,7 @@ const json_t *cli_json_at(const json_t *value, ty_str path)
         const json_t *found = NULL;
         const char *key;
         json_t *member;
-        json_object_foreach((json_t *)value, key, member)
-        {
+        json_object_foreach ((json_t *)value, key, member) {
             if (wire_name_eq(ty_str_of(key), name))
                 found = member;
         }
@@ -41,15 +40,13 @@ static void add_value(struct ty_buf *b, const json_t *v)
     } else if (json_is_boolean(v)) {
         ty_buf_addz(b, json_is_true(v) ? "True" : "False");
     } else if (json_is_array(v)) {
-        json_array_foreach(v, i, member)
-        {
+        json_array_foreach (v, i, member) {
             ty_buf_addz(b, i > 0 ? ";" : "");
             add_value(b, member);
         }
     } else if (json_is_object(v)) {
         size_t start = b->len;
-        json_object_foreach((json_t *)v, key, member)
-        {
+        json_object_foreach ((json_t *)v, key, member) {
             ty_buf_addf(b, "%s%s=", b->len > start ? ";" : "", key);
             add_value(b, member);
         }
@@ -137,59 +134,74 @@ static void add_table(struct ty_arena *a, struct ty_buf *b, const json_t *jobs)
 
 /* ---- all of it ---- */
 
-static ty_err add_formatted(const struct cli *c, struct ty_buf *b, const json_t *value, ty_str format)
+enum format { FORMAT_NONE, FORMAT_JSON, FORMAT_YAML, FORMAT_TABLE, FORMAT_VALUE, FORMAT_UNKNOWN };
+
+static enum format format_of(ty_str text)
 {
-    bool list = json_is_array(value);
-    size_t count = list ? json_array_size(value) : 1;
-    if (ty_str_is(format, "none") || ty_str_is(format, "disable"))
+    static const struct {
+        const char *name;
+        enum format format;
+    } names[] = {{"none", FORMAT_NONE}, {"disable", FORMAT_NONE}, {"json", FORMAT_JSON},
+                 {"yaml", FORMAT_YAML}, {"default", FORMAT_YAML}, {"table", FORMAT_TABLE}};
+    for (size_t i = 0; i < TY_COUNT(names); i++)
+        if (ty_str_is(text, names[i].name))
+            return names[i].format;
+    bool value = ty_str_starts(text, TY_STR("value(")) && ty_str_ends(text, TY_STR(")"));
+    return value ? FORMAT_VALUE : FORMAT_UNKNOWN;
+}
+
+ty_err cli_format_check(const struct cli_args *args)
+{
+    ty_str text = cli_arg(args, "format");
+    if (text.len == 0 || format_of(text) != FORMAT_UNKNOWN)
         return TY_OK;
-    if (ty_str_is(format, "json")) {
-        char *text = json_dumps(value, JSON_INDENT(2) | JSON_SORT_KEYS | JSON_ENCODE_ANY);
-        ty_assert(text != NULL);
-        ty_buf_addf(b, "%s\n", text);
-        free(text);
-        return TY_OK;
+    return ty_fail(TY_INVALID_ARGUMENT,
+                   "argument --format: '" TY_STR_FMT "' is none of json, yaml, value(KEY,...), "
+                   "table, none",
+                   TY_STR_ARG(text));
+}
+
+static void add_json(struct ty_buf *b, const json_t *value)
+{
+    char *text = json_dumps(value, JSON_INDENT(2) | JSON_SORT_KEYS | JSON_ENCODE_ANY);
+    ty_assert(text != NULL);
+    ty_buf_addf(b, "%s\n", text);
+    free(text);
+}
+
+static void add_item(struct ty_buf *b, const json_t *item, ty_str text, bool in_list)
+{
+    if (format_of(text) == FORMAT_VALUE) {
+        add_values(b, item, (ty_str){text.ptr + 6, text.len - 7});
+        return;
     }
-    if (ty_str_is(format, "table")) {
-        json_t *rows = list ? json_incref((json_t *)value) : json_pack("[O]", value);
-        add_table(c->arena, b, rows);
-        json_decref(rows);
-        return TY_OK;
-    }
-    bool yaml = ty_str_is(format, "yaml") || ty_str_is(format, "default");
-    bool values = ty_str_starts(format, TY_STR("value(")) && ty_str_ends(format, TY_STR(")"));
-    if (!yaml && !values)
-        return ty_fail(TY_INVALID_ARGUMENT,
-                       "argument --format: '" TY_STR_FMT "' is none of json, yaml, value(KEY,...), "
-                       "table, none",
-                       TY_STR_ARG(format));
-    for (size_t i = 0; i < count; i++) {
-        const json_t *item = list ? json_array_get(value, i) : value;
-        if (values) {
-            add_values(b, item, (ty_str){format.ptr + 6, format.len - 7});
-            continue;
-        }
-        ty_buf_addz(b, list ? "---\n" : ""); /* gcloud starts each document of a list with it */
-        wire_yaml_dump(b, item);
-    }
-    return TY_OK;
+    ty_buf_addz(b, in_list ? "---\n" : ""); /* gcloud starts each document of a list with it */
+    wire_yaml_dump(b, item);
+}
+
+static void add_formatted(const struct cli *c, struct ty_buf *b, const json_t *value, ty_str text)
+{
+    json_t *list = json_is_array(value) ? json_incref((json_t *)value) : json_pack("[O]", value);
+    enum format format = format_of(text);
+    if (format == FORMAT_JSON)
+        add_json(b, value);
+    else if (format == FORMAT_TABLE)
+        add_table(c->arena, b, list);
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (format == FORMAT_YAML || format == FORMAT_VALUE)
+            add_item(b, json_array_get(list, i), text, json_is_array(value));
+    json_decref(list);
 }
 
 int cli_print(const struct cli *c, const json_t *value, const char *otherwise)
 {
     struct ty_buf b;
-    ty_str format = cli_arg(&c->args, "format");
+    ty_str text = cli_arg(&c->args, "format");
     ty_buf_init(&b, PRINT_BYTES);
-    ty_err err = add_formatted(c, &b, value, format.len > 0 ? format : ty_str_of(otherwise));
-    int status = CLI_OK;
-    if (err == TY_OK)
-        err = ty_buf_check(&b, "the output");
-    else
-        status = cli_fail_usage(c);
-    if (status == CLI_OK && err != TY_OK)
-        status = cli_fail(c, err);
-    if (status == CLI_OK)
+    add_formatted(c, &b, value, text.len > 0 ? text : ty_str_of(otherwise));
+    ty_err err = ty_buf_check(&b, "the output");
+    if (err == TY_OK && b.len > 0)
         fwrite(b.ptr, 1, b.len, stdout);
     ty_buf_clear(&b);
-    return status;
+    return err == TY_OK ? CLI_OK : cli_fail(c, err);
 }

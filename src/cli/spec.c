@@ -1,19 +1,21 @@
 /* spec.c -- flags and a YAML file become the body of a customJobs create call.
  *
  * As gcloud does it: the file is a CustomJobSpec; any --worker-pool-spec replaces all of its pools;
- * --args goes to every pool, --command to every container pool; other flags replace their field. What
- * the fields may hold is the server's business: it answers with the field's name. */
+ * --args goes to every pool, --command to every container pool; other flags replace their field.
+ * What the fields may hold is the server's business: it answers with the field's name. */
 #include "cli/cli_int.h"
 
 #include "wire/wire.h"
 
-/* Set a field by its camelCase name, also where the file spelled it in snake_case. Takes `value`. */
+/* Set a field by its camelCase name, also where the file spelled it in snake_case. Takes `value`.
+ */
 static void field_set(json_t *object, const char *name, json_t *value)
 {
     const char *key;
     json_t *old;
     void *next;
-    json_object_foreach_safe(object, next, key, old) {
+    json_object_foreach_safe(object, next, key, old)
+    {
         if (strcmp(key, name) != 0 && wire_name_eq(ty_str_of(key), ty_str_of(name)))
             json_object_del(object, key);
     }
@@ -24,8 +26,7 @@ static json_t *field_get(json_t *object, const char *name)
 {
     const char *key;
     json_t *value;
-    json_object_foreach(object, key, value)
-    {
+    json_object_foreach (object, key, value) {
         if (wire_name_eq(ty_str_of(key), ty_str_of(name)))
             return value;
     }
@@ -69,7 +70,7 @@ static ty_err list_new(struct ty_arena *a, const struct cli_args *args, const ch
 static ty_err dict_new(struct ty_arena *a, const struct cli_args *args, const char *flag,
                        json_t **ret_dict)
 {
-    json_t *dict = json_object(), *text;
+    json_t *dict = json_object(), *text = NULL;
     ty_err err = TY_OK;
     for (const struct cli_value *v = args->first; err == TY_OK && v != NULL; v = v->next) {
         struct cli_item *items = NULL;
@@ -117,9 +118,10 @@ static ty_err pool_values(struct ty_arena *a, ty_str text, ty_str ret_values[POO
         while (k < POOL_KEYS && !ty_str_is(items->key, pool_keys[k]))
             k++;
         if (k == POOL_KEYS && ty_str_is(items->key, "local-package-path"))
-            return ty_fail(TY_INVALID_ARGUMENT,
-                           "argument --worker-pool-spec: 'local-package-path' builds an image, which "
-                           "is not possible here yet; use container-image-uri=host and --command");
+            return ty_fail(
+                TY_INVALID_ARGUMENT,
+                "argument --worker-pool-spec: 'local-package-path' builds an image, which "
+                "is not possible here yet; use container-image-uri=host and --command");
         if (k == POOL_KEYS) {
             const char *near = cli_nearest(items->key, pool_keys, POOL_KEYS);
             return ty_fail(TY_INVALID_ARGUMENT,
@@ -145,8 +147,9 @@ static ty_err pool_check(const ty_str v[POOL_KEYS])
         return ty_fail(TY_INVALID_ARGUMENT, "argument --worker-pool-spec: 'python-module' and "
                                             "'executor-image-uri' go together");
     if (v[POOL_ACCELERATOR_COUNT].len > 0 && v[POOL_ACCELERATOR_TYPE].len == 0)
-        return ty_fail(TY_INVALID_ARGUMENT, "argument --worker-pool-spec: 'accelerator-count' needs "
-                                            "'accelerator-type'");
+        return ty_fail(TY_INVALID_ARGUMENT,
+                       "argument --worker-pool-spec: 'accelerator-count' needs "
+                       "'accelerator-type'");
     static const int numbers[] = {POOL_REPLICA_COUNT, POOL_ACCELERATOR_COUNT};
     for (size_t i = 0; i < TY_COUNT(numbers); i++)
         if (v[numbers[i]].ptr != NULL && (ty_parse_i64(v[numbers[i]], &n) != TY_OK || n < 1))
@@ -215,8 +218,9 @@ ty_err cli_pools_from_flags(struct ty_arena *a, const struct cli_args *args, jso
         if (v->text.len > 0)
             err = pool_new(a, v->text, &pool);
         else if (json_array_size(pools) == 0)
-            err = ty_fail(TY_INVALID_ARGUMENT, "argument --worker-pool-spec: the first one is empty: "
-                                               "a job needs its chief");
+            err =
+                ty_fail(TY_INVALID_ARGUMENT, "argument --worker-pool-spec: the first one is empty: "
+                                             "a job needs its chief");
         else
             pool = json_object(); /* an empty one holds the place of its pool */
         if (err == TY_OK)
@@ -277,8 +281,7 @@ static ty_err overlay_pools(struct ty_arena *a, const struct cli_args *args, jso
         ty_err err = list_new(a, args, places[i].flag, &list);
         if (err != TY_OK)
             return err;
-        json_array_foreach(pools, at, pool)
-        {
+        json_array_foreach (pools, at, pool) {
             json_t *spec = field_get(pool, places[i].spec);
             if (json_is_object(spec))
                 field_set(spec, places[i].field, json_incref(list));

@@ -1,12 +1,18 @@
 /* table.c -- commands.def as tables; finding the command of a command line; help. */
 #include "cli/cli_int.h"
 
-#define cli_help cli_help_show /* the row "help" runs cli_help_show: cli_help is the public list */
 #define GLOBAL(...)
-#define FLAG(...)                                                 {__VA_ARGS__},
-#define END                                                       {NULL, CLI_BOOL, NULL, NULL}};
-#define COMMAND(name, words, positional, summary, details)        static const struct cli_flag name##_flags[] = {
-#define ELSEWHERE(name, words, positional, summary, details)      static const struct cli_flag name##_flags[] = {
+#define FLAG(...) {__VA_ARGS__},
+#define END                                                                                        \
+    {                                                                                              \
+        NULL, CLI_BOOL, NULL, NULL                                                                 \
+    }                                                                                              \
+    }                                                                                              \
+    ;
+#define COMMAND(name, words, positional, summary, details)                                         \
+    static const struct cli_flag name##_flags[] = {
+#define ELSEWHERE(name, words, positional, summary, details)                                       \
+    static const struct cli_flag name##_flags[] = {
 #include "cli/commands.def"
 #undef FLAG
 #undef END
@@ -26,7 +32,6 @@ const size_t cli_command_count = TY_COUNT(cli_commands);
 #undef GLOBAL
 #undef COMMAND
 #undef ELSEWHERE
-#undef cli_help
 
 #define GLOBAL(...) {__VA_ARGS__},
 #define COMMAND(name, words, positional, summary, details)
@@ -170,8 +175,9 @@ void cli_general_help(struct ty_buf *b)
 {
     ty_buf_addz(b, "trainyard runs Vertex AI training jobs on your own machine.\n\nCommands:\n");
     commands_help(b);
-    ty_buf_addz(b, "\nMore about one: trainyard help COMMAND. Exit status: 0 done, 1 it failed, 2 wrong "
-                   "use.\n");
+    ty_buf_addz(
+        b, "\nMore about one: trainyard help COMMAND. Exit status: 0 done, 1 it failed, 2 wrong "
+           "use.\n");
 }
 
 void cli_help(FILE *out)

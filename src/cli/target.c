@@ -74,8 +74,7 @@ ty_err cli_target(struct cli *c)
     bool ours = given == NULL || (written != NULL && strcmp(given, written) == 0);
     bool by_socket = ours && strlen(path) <= SOCKET_PATH_BYTES && access(path, F_OK) == 0;
     const char *connect_to = by_socket ? ty_format(c->arena, "unix:%s", path) : c->url;
-    c->project =
-        property(c, "project", "CLOUDSDK_CORE_PROJECT", "core", "project", "trainyard");
+    c->project = property(c, "project", "CLOUDSDK_CORE_PROJECT", "core", "project", "trainyard");
     c->region = property(c, "region", "CLOUDSDK_AI_REGION", "ai", "region", "us-central1");
     ty_err err = http_client_open(&c->client, connect_to);
     if (err != TY_OK)
@@ -87,25 +86,23 @@ ty_err cli_target(struct cli *c)
 ty_err cli_call(struct cli *c, enum http_method method, const char *target, ty_str body,
                 int64_t timeout_ms, json_t **ret_reply)
 {
+    struct ty_arena a = {0}; /* of this call: a log may be followed for days */
     struct http_reply reply;
-    ty_err err = http_client_call(&c->client, c->arena, method, target, body, timeout_ms, &reply);
-    if (err != TY_OK)
-        return err;
-    if (reply.status >= 400)
-        return http_reply_fail(&reply);
-    if (reply.body.len == 0)
-        reply.body = TY_STR("{}");
-    err = wire_json_parse(reply.body, ret_reply);
-    if (err != TY_OK) /* the server's fault, not the caller's: not TY_INVALID_ARGUMENT */
-        return ty_wrap(TY_INTERNAL, "the answer of %s to '%s' is not JSON", c->url, target);
-    return TY_OK;
+    ty_err err = http_client_call(&c->client, &a, method, target, body, timeout_ms, &reply);
+    if (err == TY_OK && reply.status >= 400)
+        err = http_reply_fail(&reply);
+    else if (err == TY_OK &&
+             wire_json_parse(reply.body.len > 0 ? reply.body : TY_STR("{}"), ret_reply) != TY_OK)
+        err = ty_wrap(TY_INTERNAL, "the answer of %s to '%s' is not JSON", c->url, target);
+    ty_arena_clear(&a);
+    return err;
 }
 
 /* "ai custom-jobs list" as gcloud names commands in errors: ai.custom-jobs.list */
 static const char *dotted(const struct cli *c)
 {
-    char *name = ty_format(c->arena, "%s.%s", c->as_gcloud ? "gcloud" : "trainyard",
-                           c->command->words);
+    char *name =
+        ty_format(c->arena, "%s.%s", c->as_gcloud ? "gcloud" : "trainyard", c->command->words);
     for (char *p = name; *p != '\0'; p++)
         if (*p == ' ')
             *p = '.';
@@ -131,7 +128,8 @@ int cli_fail_usage(const struct cli *c)
 {
     char *message = ty_err_take();
     fflush(stdout);
-    fprintf(stderr, "ERROR: (%s) %s\nUsage: trainyard %s%s%s [flags]; all flags: trainyard help %s\n",
+    fprintf(stderr,
+            "ERROR: (%s) %s\nUsage: trainyard %s%s%s [flags]; all flags: trainyard help %s\n",
             dotted(c), message, c->command->words, c->command->positional[0] ? " " : "",
             c->command->positional, c->command->words);
     free(message);

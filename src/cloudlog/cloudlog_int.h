@@ -36,7 +36,7 @@ void service_lines(const struct cloudlog *c, struct ty_arena *a, const struct jo
 /* ---- one job ---- */
 
 /* A cursor over a job's lines. Zeroed is closed. */
-struct source {
+struct log_source {
     const struct cloudlog *log;
     struct ty_arena *arena;
     bool back;
@@ -55,14 +55,15 @@ struct source {
 };
 /* Lines with time >= start_ns going forwards, <= start_ns going back. The rows are read before any
  * file, so if the job is final then, its lines are all there. TY_NOT_FOUND. */
-TY_NODISCARD ty_err source_open(struct source *s, const struct cloudlog *c, struct ty_arena *a,
-                                ty_str project, int64_t job_id, bool back, int64_t start_ns);
+TY_NODISCARD ty_err log_source_open(struct log_source *s, const struct cloudlog *c,
+                                    struct ty_arena *a, ty_str project, int64_t job_id, bool back,
+                                    int64_t start_ns);
 /* Going forwards: give only rows' lines after `ordinal`, whatever their times. */
-void source_lines_after(struct source *s, int64_t ordinal);
+void log_source_lines_after(struct log_source *s, int64_t ordinal);
 /* The next line without passing it. TY_OUT_OF_RANGE, without a message: there is none. */
-TY_NODISCARD ty_err source_peek(struct source *s, struct log_line *ret_line);
-void source_pass(struct source *s); /* after a good peek */
-void source_close(struct source *s);
+TY_NODISCARD ty_err log_source_peek(struct log_source *s, struct log_line *ret_line);
+void log_source_pass(struct log_source *s); /* after a good peek */
+void log_source_close(struct log_source *s);
 
 /* ---- several jobs ---- */
 
@@ -77,9 +78,9 @@ struct merge {
     struct store_span *spans; /* in the order they come up */
     size_t span_count, span_next;
     bool cut; /* there may be more jobs */
-    struct source **open;
+    struct log_source **open;
     size_t open_count;
-    struct source *given; /* whose line was given last; passed at the next call */
+    struct log_source *given; /* whose line was given last; passed at the next call */
 };
 /* The lines of job `job_id`, or of the project's jobs if 0, in the order of log_line_compare or its
  * reverse. A job that is not there has no lines. Close it also after a failure. */

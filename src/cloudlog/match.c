@@ -23,6 +23,14 @@ static bool name_below(ty_str name, const char *prefix, ty_str *ret_rest)
     return false;
 }
 
+/* Room for one value made for a filter; the one before is gone. */
+static struct ty_buf *scratch(struct entry *e)
+{
+    e->scratch.len = 0;
+    e->scratch.full = false;
+    return &e->scratch;
+}
+
 /* A JSON value as text: strings as they are, others as written. */
 static void value_text(struct entry *e, const json_t *value, ty_str *ret_value)
 {
@@ -30,8 +38,7 @@ static void value_text(struct entry *e, const json_t *value, ty_str *ret_value)
         *ret_value = (ty_str){json_string_value(value), json_string_length(value)};
         return;
     }
-    e->scratch.len = 0;
-    wire_json_dump(&e->scratch, value);
+    wire_json_dump(scratch(e), value);
     *ret_value = ty_buf_str(&e->scratch);
 }
 
@@ -81,8 +88,7 @@ static bool get_label(struct entry *e, ty_str key, ty_str *ret_value)
     if (ty_str_is(key, "ml.googleapis.com/task_name") || ty_str_is(key, "task_name"))
         *ret_value = ty_str_of(e->task);
     else if (ty_str_is(key, "trainyard/attempt") && e->line->attempt > 0) {
-        e->scratch.len = 0;
-        ty_buf_addf(&e->scratch, "%d", e->line->attempt);
+        ty_buf_addf(scratch(e), "%d", e->line->attempt);
         *ret_value = ty_buf_str(&e->scratch);
     } else
         return false;
@@ -99,8 +105,7 @@ static bool get_resource(struct entry *e, ty_str name, ty_str *ret_value)
     else if (ty_str_is(name, "labels.project_id"))
         *ret_value = job->project;
     else if (ty_str_is(name, "labels.job_id")) {
-        e->scratch.len = 0;
-        ty_buf_addf(&e->scratch, "%" PRId64, job->id);
+        ty_buf_addf(scratch(e), "%" PRId64, job->id);
         *ret_value = ty_buf_str(&e->scratch);
     } else
         return false;
@@ -120,8 +125,7 @@ static bool get_member(const struct wire_filter_row *row, ty_str name, ty_str *r
     else if (wire_name_eq(name, TY_STR("insertId")))
         *ret_value = ty_str_of(e->insert_id);
     else if (wire_name_eq(name, TY_STR("logName"))) {
-        e->scratch.len = 0;
-        ty_buf_addf(&e->scratch, "projects/" TY_STR_FMT "/logs/%s",
+        ty_buf_addf(scratch(e), "projects/" TY_STR_FMT "/logs/%s",
                     TY_STR_ARG(e->line->job->project), e->task);
         *ret_value = ty_buf_str(&e->scratch);
     } else if (ty_str_starts(name, TY_STR("resource.")))

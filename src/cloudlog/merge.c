@@ -44,21 +44,21 @@ ty_err cloudlog_merge(struct merge *m, const struct cloudlog *c, struct ty_arena
     if (m->span_count > 0)
         qsort(m->spans, m->span_count, sizeof *m->spans,
               back ? span_by_end_newest_first : span_by_start);
-    m->open = ty_new_array(a, struct source *, m->span_count);
+    m->open = ty_new_array(a, struct log_source *, m->span_count);
     return TY_OK;
 }
 
 static void close_nth(struct merge *m, size_t n)
 {
-    source_close(m->open[n]);
+    log_source_close(m->open[n]);
     m->open[n] = m->open[--m->open_count];
 }
 
 static ty_err open_span(struct merge *m)
 {
-    struct source *s = ty_new(m->arena, struct source);
-    ty_err err = source_open(s, m->log, m->arena, m->project, m->spans[m->span_next++].job_id,
-                             m->back, m->start_ns);
+    struct log_source *s = ty_new(m->arena, struct log_source);
+    ty_err err = log_source_open(s, m->log, m->arena, m->project, m->spans[m->span_next++].job_id,
+                                 m->back, m->start_ns);
     if (err == TY_NOT_FOUND)
         return TY_OK; /* deleted since it was listed, or never there */
     if (!err)
@@ -76,12 +76,12 @@ static bool span_comes_first(const struct merge *m, const struct log_line *best)
 }
 
 /* The first line of the open jobs; *ret_from is NULL when they have none. */
-static ty_err best_open(struct merge *m, struct source **ret_from, struct log_line *ret_line)
+static ty_err best_open(struct merge *m, struct log_source **ret_from, struct log_line *ret_line)
 {
     *ret_from = NULL;
     for (size_t i = 0; i < m->open_count;) {
         struct log_line line;
-        ty_err err = source_peek(m->open[i], &line);
+        ty_err err = log_source_peek(m->open[i], &line);
         if (err == TY_OUT_OF_RANGE) {
             close_nth(m, i);
             continue;
@@ -101,10 +101,10 @@ static ty_err best_open(struct merge *m, struct source **ret_from, struct log_li
 ty_err merge_next(struct merge *m, struct log_line *ret_line)
 {
     if (m->given)
-        source_pass(m->given);
+        log_source_pass(m->given);
     m->given = NULL;
     for (;;) {
-        struct source *from;
+        struct log_source *from;
         struct log_line best;
         ty_err err = best_open(m, &from, &best);
         if (err)

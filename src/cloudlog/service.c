@@ -1,5 +1,10 @@
 /* service.c -- what Trainyard itself says about a job: lines of task "service", made from its rows.
  *
+ * Only what a row says for good may be a line here, and only what is committed before any younger
+ * log line exists: a line that was given once must be there, in the same place, for ever (J3). So
+ * "all replicas are running" and "being cancelled" are not here; the conductor writes those into
+ * the log.
+ *
  * Each has a time and an ordinal. Times come from the rows, pushed up where they would not increase
  * (several things at once, a clock set back, a log line written in between), so they are
  * the same whenever asked. Ordinals number the things that can happen, so that a follower knows
@@ -7,9 +12,8 @@
  *
  *   0         accepted
  *   1..       warnings
- *   100k      waiting for the place of attempt k
- *   100k + 1  attempt k starts       100k + 2  all its replicas run
- *   100k + 3  being cancelled        100k + 4  it ended and the job goes on
+ *   99        it had to wait for a place
+ *   100k + 1  attempt k starts       100k + 4  it ended and the job goes on
  *   2000000000  the job ended */
 #include "cloudlog/cloudlog_int.h"
 
@@ -17,9 +21,10 @@
 
 enum {
     MAX_WARNINGS = 90,
+    ORDINAL_QUEUED = 99,
     WARNINGS_BYTES = 64 << 10,
-    LINES_A_ATTEMPT = 4,
-    LINES_OTHER = MAX_WARNINGS + 4, /* accepted, queued, cancelling, ended */
+    LINES_A_ATTEMPT = 2,
+    LINES_OTHER = MAX_WARNINGS + 3, /* accepted, queued, ended */
     ORDINAL_ENDED = 2000000000,
 };
 
@@ -87,9 +92,6 @@ static void add_attempt(struct builder *b, const struct cloudlog *c, const struc
         add_line(b, base + 1, t->start_ns, "INFO",
                  ty_format(b->arena, "Starting %d replica%s again (attempt %d).", b->job->replicas,
                            b->job->replicas == 1 ? "" : "s", t->number));
-    if (t->running_ns > 0)
-        add_line(b, base + 2, t->running_ns, "INFO",
-                 ty_format(b->arena, "All replicas are running (attempt %d).", t->number));
     if (t->state != ATTEMPT_ENDED || !job_goes_on)
         return;
     int64_t last_ns = exec_log_last_ns(c->data_dir, t->job_id, t->number);
@@ -102,18 +104,13 @@ static void add_attempt(struct builder *b, const struct cloudlog *c, const struc
                        why && ty_str_ends(t->message, TY_STR(".")) ? "" : "."));
 }
 
-static void add_waiting(struct builder *b, size_t attempt_count)
+/* The reason stays in the row when the wait is over, and so does this line. */
+static void add_waiting(struct builder *b)
 {
     const struct job *job = b->job;
-    if (job->state == JOB_STATE_QUEUED) {
-        bool why = job->wait_reason.len > 0;
-        add_line(b, 100 * ((int64_t)attempt_count + 1), job->update_ns, "INFO",
-                 ty_format(b->arena, "Job is queued%s" TY_STR_FMT, why ? ": " : ".",
-                           TY_STR_ARG(job->wait_reason)));
-    }
-    if (job->state == JOB_STATE_CANCELLING)
-        add_line(b, 100 * (int64_t)attempt_count + 3, job->update_ns, "NOTICE",
-                 "Job is being cancelled: its replicas are told to stop.");
+    if (job->wait_reason.len > 0)
+        add_line(b, ORDINAL_QUEUED, job->create_ns, "INFO",
+                 ty_format(b->arena, "Job is queued: " TY_STR_FMT, TY_STR_ARG(job->wait_reason)));
 }
 
 static void add_ended(struct builder *b, const struct cloudlog *c, size_t attempt_count)
@@ -140,9 +137,9 @@ void service_lines(const struct cloudlog *c, struct ty_arena *a, const struct jo
     b.lines = ty_new_array(a, struct log_line, LINES_OTHER + LINES_A_ATTEMPT * attempt_count);
     bool final = job_state_is_final(job->state);
     add_accepted(&b, c);
+    add_waiting(&b);
     for (size_t i = 0; i < attempt_count; i++)
         add_attempt(&b, c, &attempts[i], !final || i + 1 < attempt_count);
-    add_waiting(&b, attempt_count);
     if (final)
         add_ended(&b, c, attempt_count);
     *ret_lines = b.lines;

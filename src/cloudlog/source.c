@@ -7,7 +7,7 @@
 #include "exec/exec.h"
 
 /* Make from the rows what is kept of them. */
-static void keep_rows(struct source *s, const struct job *job, const struct attempt *attempts)
+static void keep_rows(struct log_source *s, const struct job *job, const struct attempt *attempts)
 {
     s->job = (struct job){.id = job->id,
                           .project = ty_str_dup(s->arena, job->project),
@@ -21,7 +21,7 @@ static void keep_rows(struct source *s, const struct job *job, const struct atte
         s->lines[i].job = &s->job;
 }
 
-static void skip_to_start(struct source *s)
+static void skip_to_start(struct log_source *s)
 {
     for (; s->line_next < s->line_count; s->line_next++) {
         size_t nth = s->back ? s->line_count - 1 - s->line_next : s->line_next;
@@ -31,10 +31,10 @@ static void skip_to_start(struct source *s)
     }
 }
 
-ty_err source_open(struct source *s, const struct cloudlog *c, struct ty_arena *a, ty_str project,
-                   int64_t job_id, bool back, int64_t start_ns)
+ty_err log_source_open(struct log_source *s, const struct cloudlog *c, struct ty_arena *a,
+                       ty_str project, int64_t job_id, bool back, int64_t start_ns)
 {
-    *s = (struct source){.log = c, .arena = a, .back = back, .start_ns = start_ns};
+    *s = (struct log_source){.log = c, .arena = a, .back = back, .start_ns = start_ns};
     struct ty_arena rows = {0};
     struct job job;
     struct attempt *attempts;
@@ -49,20 +49,20 @@ ty_err source_open(struct source *s, const struct cloudlog *c, struct ty_arena *
     return err;
 }
 
-void source_lines_after(struct source *s, int64_t ordinal)
+void log_source_lines_after(struct log_source *s, int64_t ordinal)
 {
     s->line_next = 0;
     while (s->line_next < s->line_count && s->lines[s->line_next].ordinal <= ordinal)
         s->line_next++;
 }
 
-static int attempt_number(const struct source *s, size_t nth)
+static int attempt_number(const struct log_source *s, size_t nth)
 {
     return s->attempts[s->back ? s->attempt_count - 1 - nth : nth];
 }
 
 /* Open the next attempt that has a log. TY_OUT_OF_RANGE: none is left. */
-static ty_err open_next(struct source *s)
+static ty_err open_next(struct log_source *s)
 {
     while (s->attempt_next < s->attempt_count) {
         int number = attempt_number(s, s->attempt_next++);
@@ -85,7 +85,7 @@ static ty_err open_next(struct source *s)
 }
 
 /* Hold the next record of the files. */
-static ty_err read_record(struct source *s)
+static ty_err read_record(struct log_source *s)
 {
     for (;;) {
         ty_err err;
@@ -117,14 +117,14 @@ static ty_err read_record(struct source *s)
     }
 }
 
-static const struct log_line *next_row_line(const struct source *s)
+static const struct log_line *next_row_line(const struct log_source *s)
 {
     if (s->line_next == s->line_count)
         return NULL;
     return &s->lines[s->back ? s->line_count - 1 - s->line_next : s->line_next];
 }
 
-static bool row_line_is_next(const struct source *s)
+static bool row_line_is_next(const struct log_source *s)
 {
     const struct log_line *row = next_row_line(s);
     if (!row || !s->held)
@@ -133,7 +133,7 @@ static bool row_line_is_next(const struct source *s)
     return s->back ? order > 0 : order < 0;
 }
 
-ty_err source_peek(struct source *s, struct log_line *ret_line)
+ty_err log_source_peek(struct log_source *s, struct log_line *ret_line)
 {
     if (!s->held) {
         ty_err err = read_record(s);
@@ -149,7 +149,7 @@ ty_err source_peek(struct source *s, struct log_line *ret_line)
     return TY_OK;
 }
 
-void source_pass(struct source *s)
+void log_source_pass(struct log_source *s)
 {
     if (row_line_is_next(s))
         s->line_next++;
@@ -157,7 +157,7 @@ void source_pass(struct source *s)
         s->held = false;
 }
 
-void source_close(struct source *s)
+void log_source_close(struct log_source *s)
 {
     if (s->reading)
         joblog_reader_close(&s->reader);

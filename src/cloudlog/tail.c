@@ -75,14 +75,14 @@ static void add_line(struct ty_buf *b, const struct entry *e, bool first)
 }
 
 /* Lines into b. *ret_end: there are no more now. *cursor moves over what was looked at. */
-static ty_err add_lines(struct source *s, const struct request *r, struct ty_buf *b,
+static ty_err add_lines(struct log_source *s, const struct request *r, struct ty_buf *b,
                         struct cursor *cursor, int64_t *ret_count, bool *ret_end)
 {
     int64_t count = 0, scanned = 0;
     struct log_line line;
     ty_err err = TY_OK;
     while (count < r->limit && b->len < ANSWER_BYTES && scanned++ < SCAN_LINES &&
-           (err = source_peek(s, &line)) == TY_OK) {
+           (err = log_source_peek(s, &line)) == TY_OK) {
         struct entry e;
         entry_init(&e, &line);
         if (r->task.len == 0 || ty_str_is(r->task, e.task))
@@ -92,7 +92,7 @@ static ty_err add_lines(struct source *s, const struct request *r, struct ty_buf
             cursor->time_ns = line.time_ns;
         else
             cursor->ordinal = line.ordinal;
-        source_pass(s);
+        log_source_pass(s);
     }
     *ret_count = count;
     *ret_end = err == TY_OUT_OF_RANGE;
@@ -105,19 +105,20 @@ ty_err cloudlog_tail(struct http_request *req, struct http_response *res, void *
     ty_err err = read_request(req, &r);
     if (err)
         return err;
-    struct source s;
-    err = source_open(&s, ctx, req->arena, req->capture[0], r.job_id, false, r.after.time_ns + 1);
+    struct log_source s;
+    err =
+        log_source_open(&s, ctx, req->arena, req->capture[0], r.job_id, false, r.after.time_ns + 1);
     if (err)
         return err;
     struct cursor cursor = r.after;
     if (cursor.ordinal == BY_TIME)
         cursor.ordinal = s.line_next > 0 ? s.lines[s.line_next - 1].ordinal : NONE_YET;
-    source_lines_after(&s, cursor.ordinal);
+    log_source_lines_after(&s, cursor.ordinal);
     int64_t count = 0;
     bool end = false, final = job_state_is_final(s.job.state);
     ty_buf_addz(&res->body, "{\"lines\":[");
     err = add_lines(&s, &r, &res->body, &cursor, &count, &end);
-    source_close(&s);
+    log_source_close(&s);
     bool wait = count == 0 && end && !final && req->waited_ms < r.wait_ms;
     if (err || wait) {
         int64_t left_ms = r.wait_ms - req->waited_ms;

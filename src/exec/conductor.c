@@ -225,6 +225,7 @@ static void note_running(struct conductor *c)
         return;
     c->running = true;
     c->running_ms = ty_boot_ms();
+    output_say(c, "All replicas are running (attempt %d).", c->plan.attempt);
     if (journal_add(&c->journal, "running", (ty_str){0}) != TY_OK)
         log_warn("conductor.journal", "job=%" PRId64 " error='%s'", c->job_id, ty_err_message());
     peers_tell(c, 'j');
@@ -248,6 +249,7 @@ static void check_deadlines(struct conductor *c, int64_t now)
         replica_read_status(&c->replicas[0]); /* it may have ended before the cancel came */
     if (!c->outcome && c->cancel_asked && !chief_succeeded(c)) {
         ty_buf_addz(&c->message, "The job was cancelled.");
+        output_say(c, "The job is being cancelled: its replicas are told to stop.");
         decide(c, "cancelled", TY_CANCELLED, false, c->plan.grace_ms);
     }
     if (!c->outcome && now - c->begin_ms >= c->plan.timeout_ms && !chief_succeeded(c)) {
@@ -255,6 +257,7 @@ static void check_deadlines(struct conductor *c, int64_t now)
                     "The job reached its timeout and was stopped, %.1f seconds after this attempt "
                     "began.",
                     (double)(now - c->begin_ms) / 1000);
+        output_say(c, "The job's time is over: its replicas are told to stop.");
         decide(c, "timeout", TY_DEADLINE_EXCEEDED, false, c->plan.grace_ms);
     }
     if (now >= c->kill_ms) {

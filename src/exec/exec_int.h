@@ -41,6 +41,8 @@ TY_NODISCARD ty_err journal_create(struct journal *j, int dirfd);
 TY_NODISCARD ty_err journal_add(struct journal *j, const char *kind, ty_str fields);
 void journal_field(struct ty_buf *b, const char *key, ty_str value);
 void journal_field_int(struct ty_buf *b, const char *key, int64_t value);
+/* A line with its checksum; `rest` is what follows that. For journal_add and the fuzz target. */
+void journal_line(struct ty_buf *b, ty_str rest);
 void journal_close(struct journal *j);
 /* What the records say. phase is EXEC_ENDED, EXEC_FENCED, or EXEC_LOST for one without an end
  * (the lock tells whether it is alive). TY_DATA_LOSS names the line; TY_FAILED_PRECONDITION: a

@@ -67,17 +67,24 @@ void journal_field_int(struct ty_buf *b, const char *key, int64_t value)
     ty_buf_addf(b, " %s=%" PRId64, key, value);
 }
 
+void journal_line(struct ty_buf *b, ty_str rest)
+{
+    ty_buf_addf(b, "%08x ", crc32_of(rest));
+    ty_buf_adds(b, rest);
+    ty_buf_addc(b, '\n');
+}
+
 ty_err journal_add(struct journal *j, const char *kind, ty_str fields)
 {
-    struct ty_buf line;
+    struct ty_buf rest, line;
+    ty_buf_init(&rest, JOURNAL_RESERVE_BYTES);
     ty_buf_init(&line, JOURNAL_RESERVE_BYTES);
-    ty_buf_addf(&line, "xxxxxxxx %019" PRId64 " %s", ty_now_ns(), kind);
-    ty_buf_adds(&line, fields);
-    char crc[9];
-    snprintf(crc, sizeof crc, "%08x", crc32_of(ty_str_drop(ty_buf_str(&line), 9)));
-    memcpy(line.ptr, crc, 8);
-    ty_buf_addc(&line, '\n');
-    ty_err err = ty_buf_check(&line, "a journal record");
+    ty_buf_addf(&rest, "%019" PRId64 " %s", ty_now_ns(), kind);
+    ty_buf_adds(&rest, fields);
+    journal_line(&line, ty_buf_str(&rest));
+    ty_err err = ty_buf_check(&rest, "a journal record");
+    if (err == TY_OK)
+        err = ty_buf_check(&line, "a journal record");
     if (err == TY_OK && strcmp(kind, "end") != 0)
         err = reserve(j);
     if (err == TY_OK && lseek(j->fd, j->size, SEEK_SET) < 0)
@@ -86,6 +93,7 @@ ty_err journal_add(struct journal *j, const char *kind, ty_str fields)
         err = ty_write_all(j->fd, line.ptr, line.len);
     if (err == TY_OK)
         j->size += (int64_t)line.len;
+    ty_buf_clear(&rest);
     ty_buf_clear(&line);
     return err ? ty_wrap(err, "journal record '%s'", kind) : TY_OK;
 }

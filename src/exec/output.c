@@ -165,6 +165,8 @@ void output_flush(struct conductor *c)
         return;
     ty_err err = joblog_flush(&c->log);
     if (err == TY_OK) {
+        if (!c->log_unsynced)
+            c->log_sync_ms = ty_boot_ms() + SYNC_MS;
         c->log_unsynced = c->log_news = true;
         if (c->log_stuck) {
             c->log_stuck = false;
@@ -204,7 +206,6 @@ void output_tick(struct conductor *c, int64_t now_ms)
             log_warn("conductor.log_sync", "job=%" PRId64 " error='%s'", c->job_id,
                      ty_err_message());
         c->log_unsynced = false;
-        c->log_sync_ms = now_ms + SYNC_MS;
     }
 }
 

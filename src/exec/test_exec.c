@@ -1,7 +1,8 @@
-/* test_exec.c -- attempts with real processes: launcher, conductor, replicas that are shell scripts.
+/* test_exec.c -- attempts with real processes: launcher, conductor, replicas that are shell
+ * scripts.
  *
- * The launcher is this very program, called as "launch" (main below), as trainyard's own main does it.
- * A replica's descendants are counted by their mark, which they all inherit. */
+ * The launcher is this very program, called as "launch" (main below), as trainyard's own main does
+ * it. A replica's descendants are counted by their mark, which they all inherit. */
 #define TY_SEAM
 #include "base/test.h"
 #include "exec/exec_int.h"
@@ -11,7 +12,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-enum { WAIT_MS = 30000, NOBODY = 65534 };
+enum { WAIT_MS = 30000, NOBODY = 65534, KILL_ROUNDS = 10 };
 
 struct yard {
     struct ty_arena arena;
@@ -38,8 +39,20 @@ static void yard_open(struct yard *y)
     y->launcher.fd = -1;
 }
 
+/* A sanitizer's words about a conductor or an init are there. */
+static void check_conductor_log(struct yard *y)
+{
+    ty_str words = TY_STR("");
+    char *path = ty_format(&y->arena, "%s/conductor.log", y->dir);
+    ty_err err = ty_file_read(AT_FDCWD, path, 1 << 20, &y->arena, &words);
+    assert_true(err == TY_OK || err == TY_NOT_FOUND);
+    if (strstr(words.ptr, "Sanitizer") || strstr(words.ptr, "runtime error"))
+        fail_msg("%s", words.ptr);
+}
+
 static void yard_close(struct yard *y)
 {
+    check_conductor_log(y);
     if (y->fd >= 0)
         close(y->fd);
     if (y->launcher.fd >= 0)
@@ -123,12 +136,13 @@ static ty_str yard_log(struct yard *y)
     return text;
 }
 
-/* How often the log has `text`. */
+/* How many lines of the log have `text`. (Line by line: under ASan, strstr walks to the end.) */
 static int log_count(struct yard *y, const char *text)
 {
     int count = 0;
-    for (const char *at = yard_log(y).ptr; (at = strstr(at, text)) != NULL; at++)
-        count++;
+    ty_str rest = yard_log(y), line;
+    while (ty_str_split(&rest, '\n', &line))
+        count += memmem(line.ptr, line.len + 1, text, strlen(text)) != NULL;
     return count;
 }
 
@@ -160,8 +174,8 @@ static void assert_outcome(struct exec_look look, const char *outcome, int code,
 
 static void assert_message(struct exec_look look, const char *part)
 {
-    if (!strstr(look.message.ptr, part))
-        fail_msg("'%s' is not in '%s'", part, look.message.ptr);
+    if (!memmem(look.message.ptr, look.message.len, part, strlen(part)))
+        fail_msg("'%s' is not in '" TY_STR_FMT "'", part, TY_STR_ARG(look.message));
 }
 
 /* ---- how a job ends ---- */
@@ -224,8 +238,9 @@ static void start_is_all_or_none(void **state)
     yard_launch(&y);
     struct exec_look look = yard_wait(&y);
     assert_outcome(look, "failed", TY_INVALID_ARGUMENT, false);
-    assert_string_equal(look.message.ptr, "The replica workerpool1-0 could not be started: "
-                                          "'/no/such/program': No such file or directory.");
+    assert_message(look,
+                   "The replica workerpool1-0 could not be started: '/no/such/program': No such "
+                   "file or directory.");
     assert_int_equal(look.running_ns, 0);
     assert_int_equal(look.ran_ms, 0);
     assert_int_equal(yard_processes(&y), 0);
@@ -304,8 +319,8 @@ static void replica_sees_its_place(void **state)
     setenv("TY_SECRET", "x", 1);
     yard_plan(&y,
               "echo \"cwd=$(basename $PWD) rank=$RANK secret=$TY_SECRET\"; echo \"$TF_CONFIG\";"
-              "read line || echo no-input; [ -e /proc/self/fd/3 ] || echo no-fds; kill -0 1; ps ax "
-              "2>/dev/null | wc -l",
+              "read line || echo no-input; echo pid=$$; echo procs=$(ls -d /proc/[0-9]* | wc -l);"
+              "for fd in 3 4 5 6 7 8 9 10 11 12; do [ -e /proc/$$/fd/$fd ] && echo fd-$fd; done; :",
               1, "sleep 1000");
     yard_launch(&y);
     unsetenv("TY_SECRET");
@@ -313,7 +328,13 @@ static void replica_sees_its_place(void **state)
     assert_int_equal(log_count(&y, " o cwd=0-0 rank=0 secret=\n"), 1);
     assert_int_equal(log_count(&y, "\"worker\":[\"127.0.0.1:20001\"]"), 1);
     assert_int_equal(log_count(&y, " o no-input\n"), 1);
-    assert_int_equal(log_count(&y, " o no-fds\n"), 1);
+    assert_int_equal(log_count(&y, " o fd-"), 0); /* it inherits nothing */
+    if (isolation_get() != ISOLATION_SWEEP) {
+        assert_int_equal(log_count(&y, " o pid=2\n"), 1);
+        assert_true(log_count(&y, " o procs=3\n") + log_count(&y, " o procs=4\n") +
+                        log_count(&y, " o procs=5\n") ==
+                    1); /* its own /proc */
+    }
     yard_close(&y);
 }
 
@@ -376,7 +397,8 @@ static void long_and_partial_lines(void **state)
     (void)state;
     struct yard y;
     yard_open(&y);
-    yard_plan(&y, "printf '0123456789\\n01234567890123456789abc\\n\\n0123456789ABCDEFGHIJ'", 0, NULL);
+    yard_plan(&y, "printf '0123456789\\n01234567890123456789abc\\n\\n0123456789ABCDEFGHIJ'", 0,
+              NULL);
     y.plan.log_line_bytes = 10;
     yard_launch(&y);
     assert_outcome(yard_wait(&y), "succeeded", 0, false);
@@ -393,8 +415,8 @@ static void ceiling_is_told(void **state)
     (void)state;
     struct yard y;
     yard_open(&y);
-    yard_plan(&y, "i=0; while [ $i -lt 1000 ]; do echo 123456789; i=$((i+1)); done; echo end >&2", 0,
-              NULL);
+    yard_plan(&y, "i=0; while [ $i -lt 1000 ]; do echo 123456789; i=$((i+1)); done; echo end >&2",
+              0, NULL);
     y.plan.log_limit_bytes = 5000;
     yard_launch(&y);
     assert_outcome(yard_wait(&y), "succeeded", 0, false);
@@ -543,6 +565,40 @@ static void kill_leaves_nothing(void **state)
     yard_close(&y);
 }
 
+/* While replicas are being started, too: an init that has not asked for its parent's death signal
+ * yet must see that the parent is dead. */
+static void kill_at_any_moment(void **state)
+{
+    (void)state;
+    if (isolation_get() == ISOLATION_SWEEP)
+        skip();
+    struct yard y;
+    yard_open(&y);
+    for (int round = 0; round < KILL_ROUNDS; round++) {
+        uint32_t delay_us;
+        ty_random(&delay_us, sizeof delay_us);
+        yard_plan(&y, "(setsid sleep 1000 &) ; sleep 1000", 3,
+                  "(setsid sleep 1000 &) ; sleep 1000");
+        yard_launch(&y);
+        int fd = -1;
+        while (exec_attempt_connect(y.dir, y.plan.job_id, 1, &fd) != TY_OK)
+            pause_ms(0);
+        struct ucred who = {0};
+        socklen_t size = sizeof who;
+        assert_int_equal(getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size), 0);
+        close(fd);
+        usleep(delay_us % 8000);
+        assert_int_equal(kill(who.pid, SIGKILL), 0);
+        struct exec_look look = yard_wait(&y);
+        assert_true(look.phase == EXEC_ABSENT || look.phase == EXEC_LOST);
+        assert_int_equal(left_after(&y, 5000), 0);
+        close(y.fd);
+        y.fd = -1;
+        ty_arena_clear(&y.arena);
+    }
+    yard_close(&y);
+}
+
 static void sweep_leaves_nothing(void **state)
 {
     (void)state;
@@ -597,43 +653,55 @@ static void ordinary_user(void **state)
     assert_ok(ty_remove_tree(AT_FDCWD, dir));
 }
 
+/* As root a PID namespace, as anybody else one inside a user namespace, where the kernel lets us.
+ */
+static void isolation_is_the_best_there_is(void **state)
+{
+    (void)state;
+    if (strcmp(exec_isolation(), "sweep") == 0)
+        skip();
+    assert_string_equal(exec_isolation(), geteuid() == 0 ? "pid-namespace" : "user-namespace");
+}
+
 /* ---- crash points ---- */
 
-/* Kill the conductor at each of its steps in turn, until it gets through. */
+/* Kill the conductor at each of its steps in turn, until it gets through: then, and only then,
+ * `ctl` is gone, which it removes after its last step. */
 static void crash_at_every_step(void **state)
 {
     (void)state;
     int lost = 0;
-    for (int step = 1;; step++) {
+    bool through = false;
+    for (int step = 1; !through; step++) {
         struct yard y;
         char crash[32];
         yard_open(&y);
         snprintf(crash, sizeof crash, "conductor:%d", step);
         setenv("TY_CRASH", crash, 1);
-        yard_plan(&y, "if [ -e once ]; then echo done; exit 0; fi; touch once; (setsid sleep 1000 &);"
-                      "echo up; kill -9 $$",
+        yard_plan(&y,
+                  "if [ -e once ]; then echo done; exit 0; fi; touch once; (setsid sleep 1000 &);"
+                  "echo up; kill -9 $$",
                   1, "(setsid sleep 1000 &); sleep 1000");
         yard_launch(&y);
         unsetenv("TY_CRASH");
         struct exec_look look = yard_wait(&y);
-        assert_true(look.phase == EXEC_ABSENT || look.phase == EXEC_LOST ||
-                    look.phase == EXEC_ENDED);
         if (look.phase == EXEC_ENDED)
             assert_outcome(look, "succeeded", 0, false);
-        exec_attempt_sweep(y.plan.job_id, 1);
+        else
+            assert_true(look.phase == EXEC_ABSENT || look.phase == EXEC_LOST);
         assert_int_equal(left_after(&y, 5000), 0);
-        bool through = look.phase == EXEC_ENDED && access(y.dir, F_OK) == 0 && lost > 0 &&
-                       !strstr(crash, "never") && step > 8;
+        char *ctl =
+            ty_format(&y.arena, "%s/ctl", exec_attempt_path(&y.arena, y.dir, y.plan.job_id, 1));
+        through = look.phase == EXEC_ENDED && access(ctl, F_OK) != 0;
         lost += look.phase == EXEC_LOST;
         yard_close(&y);
         assert_true(step < 60);
-        if (through)
-            break;
     }
-    assert_true(lost >= 8);
+    assert_true(lost >= 8); /* begin and its four syncs, two forks, running, restart, ... */
 }
 
 static const struct CMUnitTest tests[] = {
+    TEST("conductor/isolation_is_the_best_there_is", isolation_is_the_best_there_is),
     TEST("run/chief_ends_the_job", chief_ends_the_job),
     TEST("run/worker_may_end_first", worker_may_end_first),
     TEST("run/failure_has_the_last_lines", failure_has_the_last_lines),
@@ -653,6 +721,7 @@ static const struct CMUnitTest tests[] = {
     TEST("look/fence_race", fence_race),
     TEST("launcher/death_is_told", launcher_death_is_told),
     TEST("conductor/kill_leaves_nothing", kill_leaves_nothing),
+    TEST("conductor/kill_at_any_moment", kill_at_any_moment),
     TEST("conductor/sweep_leaves_nothing", sweep_leaves_nothing),
     TEST("conductor/sweep_ends_a_job", sweep_ends_a_job),
     TEST("conductor/as_an_ordinary_user", ordinary_user),
@@ -660,6 +729,7 @@ static const struct CMUnitTest tests[] = {
 };
 
 static const struct CMUnitTest user_tests[] = {
+    TEST("conductor/isolation_is_the_best_there_is", isolation_is_the_best_there_is),
     TEST("run/chief_ends_the_job", chief_ends_the_job),
     TEST("run/replica_sees_its_place", replica_sees_its_place),
     TEST("cancel/kills_a_stubborn_tree", cancel_kills_a_stubborn_tree),

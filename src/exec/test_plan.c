@@ -1,4 +1,5 @@
-/* test_plan.c -- the parts of exec that start nothing: plans, the spec file, the journal, the rules. */
+/* test_plan.c -- the parts of exec that start nothing: plans, the spec file, the journal, the
+ * rules. */
 #define TY_SEAM
 #include "base/test.h"
 #include "exec/exec_int.h"
@@ -55,8 +56,12 @@ static int clear_arena(void **state)
 
 #define HOST(command) "\"containerSpec\":{\"imageUri\":\"host\",\"command\":[" command "]}"
 #define GANG                                                                                       \
-    "{\"workerPoolSpecs\":[{\"replicaCount\":\"1\"," HOST("\"a\"") "},{\"replicaCount\":\"2\"," HOST( \
-        "\"b\"") "},{},{\"replicaCount\":1," HOST("\"c\"") "}]}"
+    "{\"workerPoolSpecs\":[{\"replicaCount\":\"1\"," HOST(                                         \
+        "\"a\"") "},{\"replicaCount\":"                                                            \
+                 "\"2\"," HOST("\"b\"") "},{},{"                                                   \
+                                        "\"replicaCount\""                                         \
+                                        ":1," HOST("\"c"                                           \
+                                                   "\"") "}]}"
 
 static void single_replica(void **state)
 {
@@ -146,7 +151,8 @@ static void huge_spec_is_left_out(void **state)
     (void)state;
     struct ty_buf text;
     ty_buf_init(&text, 1 << 20);
-    ty_buf_addz(&text, "{\"workerPoolSpecs\":[{\"replicaCount\":\"1\",\"containerSpec\":{\"args\":[");
+    ty_buf_addz(&text,
+                "{\"workerPoolSpecs\":[{\"replicaCount\":\"1\",\"containerSpec\":{\"args\":[");
     for (int i = 0; i < 20; i++) {
         ty_buf_addz(&text, i ? ",\"" : "\"");
         for (int k = 0; k < 10000; k++)
@@ -167,10 +173,11 @@ static void bad_specs(void **state)
     (void)state;
     struct exec_plan plan;
     assert_err(TY_INVALID_ARGUMENT, build("{\"workerPoolSpecs\":[]}", &plan));
-    assert_err(TY_INVALID_ARGUMENT,
-               build("{\"workerPoolSpecs\":[{\"replicaCount\":\"1\",\"containerSpec\":{\"imageUri\":"
-                     "\"host\"}}]}",
-                     &plan));
+    assert_err(
+        TY_INVALID_ARGUMENT,
+        build("{\"workerPoolSpecs\":[{\"replicaCount\":\"1\",\"containerSpec\":{\"imageUri\":"
+              "\"host\"}}]}",
+              &plan));
     assert_non_null(strstr(ty_err_message(), "workerPoolSpecs[0].containerSpec"));
     assert_err(TY_INVALID_ARGUMENT,
                build("{\"workerPoolSpecs\":[{\"replicaCount\":\"2\"," HOST("\"a\"") "}]}", &plan));

@@ -13,14 +13,16 @@ static const char json_content_type[] = "application/json; charset=UTF-8";
 static void error_details(struct ty_buf *b, ty_str details, const char *id)
 {
     details = ty_str_trim(details);
-    if (ty_str_starts(details, TY_STR("[")) && ty_str_ends(details, TY_STR("]")) && details.len >= 2) {
+    if (ty_str_starts(details, TY_STR("[")) && ty_str_ends(details, TY_STR("]")) &&
+        details.len >= 2) {
         ty_str inner = ty_str_trim((ty_str){details.ptr + 1, details.len - 2});
         if (inner.len != 0) {
             ty_buf_adds(b, inner);
             ty_buf_addc(b, ',');
         }
     }
-    ty_buf_addf(b, "{\"@type\":\"type.googleapis.com/google.rpc.RequestInfo\",\"requestId\":\"%s\"}", id);
+    ty_buf_addf(
+        b, "{\"@type\":\"type.googleapis.com/google.rpc.RequestInfo\",\"requestId\":\"%s\"}", id);
 }
 
 void answer_error(struct exchange *x, int status, ty_err err)
@@ -46,8 +48,10 @@ void answer_raw(struct exchange *x, int fd)
     ty_buf_init(&b, 64 * 1024);
     ty_str body = ty_buf_str(&x->res.body);
     const char *reason = x->res.status == 413 ? "Content Too Large" : "Too Many Requests";
-    ty_buf_addf(&b, "HTTP/1.1 %d %s\r\nConnection: close\r\nContent-Type: %s\r\nContent-Length: %zu\r\n\r\n",
-                x->res.status, reason, json_content_type, body.len);
+    ty_buf_addf(
+        &b,
+        "HTTP/1.1 %d %s\r\nConnection: close\r\nContent-Type: %s\r\nContent-Length: %zu\r\n\r\n",
+        x->res.status, reason, json_content_type, body.len);
     ty_buf_adds(&b, body);
     /* It fits in an empty socket buffer; a client that left none free is not reading anyway. */
     (void)send(fd, b.ptr, b.len, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -67,7 +71,8 @@ static void count_answer(struct exchange *x)
     pthread_mutex_unlock(&s->conn_lock);
 }
 
-static void add_header(struct exchange *x, struct MHD_Response *r, const char *name, const char *value)
+static void add_header(struct exchange *x, struct MHD_Response *r, const char *name,
+                       const char *value)
 {
     if (x->server->mhd->MHD_add_response_header(r, name, value) != MHD_YES)
         log_error("http.bad_header", "request=%s header='%s'", x->req.id, name);

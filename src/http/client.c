@@ -31,11 +31,13 @@ static ty_err host_split(ty_str text, ty_str *ret_host, int *ret_port)
     while (colon > 0 && text.ptr[colon - 1] != ':')
         colon--;
     int64_t port;
-    if (colon == 0 || ty_parse_i64(ty_str_drop(text, colon), &port) != TY_OK || port < 1 || port > 65535)
+    if (colon == 0 || ty_parse_i64(ty_str_drop(text, colon), &port) != TY_OK || port < 1 ||
+        port > 65535)
         return ty_fail(TY_INVALID_ARGUMENT, "'" TY_STR_FMT "' is not HOST:PORT", TY_STR_ARG(text));
     ty_str host = {text.ptr, colon - 1};
     if (!host_is_loopback(host))
-        return ty_fail(TY_INVALID_ARGUMENT, "'" TY_STR_FMT "' is not this machine: use 127.0.0.1, localhost or [::1]",
+        return ty_fail(TY_INVALID_ARGUMENT,
+                       "'" TY_STR_FMT "' is not this machine: use 127.0.0.1, localhost or [::1]",
                        TY_STR_ARG(host));
     *ret_host = host;
     *ret_port = (int)port;
@@ -106,8 +108,8 @@ static ty_err wait_for(int fd, short events, int64_t deadline_ms)
 
 /* ---- connecting ---- */
 
-static ty_err connect_to(const struct sockaddr *addr, socklen_t len, const char *name, int64_t deadline_ms,
-                         int *ret_fd)
+static ty_err connect_to(const struct sockaddr *addr, socklen_t len, const char *name,
+                         int64_t deadline_ms, int *ret_fd)
 {
     int fd = socket(addr->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
@@ -156,8 +158,9 @@ static ty_err connect_tcp(struct http_client *c, int64_t deadline_ms)
     if (err != TY_OK)
         return err;
     if (ty_str_is(host, "[::1]")) {
-        struct sockaddr_in6 in6 = {
-            .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port), .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+        struct sockaddr_in6 in6 = {.sin6_family = AF_INET6,
+                                   .sin6_port = htons((uint16_t)port),
+                                   .sin6_addr = IN6ADDR_LOOPBACK_INIT};
         return connect_to((struct sockaddr *)&in6, sizeof(in6), c->host, deadline_ms, &c->fd);
     }
     struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
@@ -191,13 +194,13 @@ static ty_err send_all(int fd, ty_str bytes, int64_t deadline_ms)
     return TY_OK;
 }
 
-static ty_err send_request(struct http_client *c, enum http_method method, const char *target, ty_str body,
-                           int64_t deadline_ms)
+static ty_err send_request(struct http_client *c, enum http_method method, const char *target,
+                           ty_str body, int64_t deadline_ms)
 {
     struct ty_buf head;
     ty_buf_init(&head, HTTP_URI_BYTES + 1024);
-    ty_buf_addf(&head, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: trainyard/" TY_VERSION "\r\n", method_name(method),
-                target, c->host ? c->host : "localhost");
+    ty_buf_addf(&head, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: trainyard/" TY_VERSION "\r\n",
+                method_name(method), target, c->host ? c->host : "localhost");
     if (body.len != 0 || (method != HTTP_GET && method != HTTP_HEAD))
         ty_buf_addf(&head, "Content-Type: application/json\r\nContent-Length: %zu\r\n", body.len);
     ty_buf_addz(&head, "\r\n");
@@ -238,7 +241,8 @@ static ty_err receive_some(struct http_client *c, int64_t deadline_ms, bool *ret
 }
 
 /* *ret_any tells whether a byte of reply has come. */
-static ty_err receive_reply(struct http_client *c, struct reply_parser *p, int64_t deadline_ms, bool *ret_any)
+static ty_err receive_reply(struct http_client *c, struct reply_parser *p, int64_t deadline_ms,
+                            bool *ret_any)
 {
     while (p->state != REPLY_DONE) {
         bool eof = false;
@@ -247,7 +251,8 @@ static ty_err receive_reply(struct http_client *c, struct reply_parser *p, int64
             return err;
         if (eof)
             return *ret_any ? reply_parser_eof(p)
-                            : ty_fail(TY_UNAVAILABLE, "the server closed the connection without a reply");
+                            : ty_fail(TY_UNAVAILABLE,
+                                      "the server closed the connection without a reply");
         *ret_any = true;
         size_t used = 0;
         err = reply_parser_feed(p, ty_buf_str(&c->in), &used);
@@ -260,8 +265,8 @@ static ty_err receive_reply(struct http_client *c, struct reply_parser *p, int64
 }
 
 /* One try. *ret_unanswered: it failed before a byte of reply came. */
-static ty_err call_once(struct http_client *c, struct reply_parser *p, enum http_method method, const char *target,
-                        ty_str body, int64_t deadline_ms, bool *ret_unanswered)
+static ty_err call_once(struct http_client *c, struct reply_parser *p, enum http_method method,
+                        const char *target, ty_str body, int64_t deadline_ms, bool *ret_unanswered)
 {
     ty_err err = TY_OK;
     bool any = false;
@@ -289,8 +294,9 @@ static bool target_is_plain(const char *target)
     return target[0] == '/' && strlen(target) <= HTTP_URI_BYTES;
 }
 
-ty_err http_client_call(struct http_client *c, struct ty_arena *a, enum http_method method, const char *target,
-                        ty_str body, int64_t timeout_ms, struct http_reply *ret_reply)
+ty_err http_client_call(struct http_client *c, struct ty_arena *a, enum http_method method,
+                        const char *target, ty_str body, int64_t timeout_ms,
+                        struct http_reply *ret_reply)
 {
     if (!target_is_plain(target))
         return ty_fail(TY_INVALID_ARGUMENT, "'%.256s' is not a request target", target);
@@ -304,7 +310,8 @@ ty_err http_client_call(struct http_client *c, struct ty_arena *a, enum http_met
     if (err == TY_UNAVAILABLE && reused && unanswered && method != HTTP_POST)
         err = call_once(c, &p, method, target, body, deadline_ms, &unanswered);
     if (err == TY_OK)
-        *ret_reply = (struct http_reply){.status = p.status, .body = ty_str_dup(a, ty_buf_str(&p.body))};
+        *ret_reply =
+            (struct http_reply){.status = p.status, .body = ty_str_dup(a, ty_buf_str(&p.body))};
     reply_parser_clear(&p);
     return err;
 }
@@ -344,9 +351,10 @@ ty_err http_reply_fail(const struct http_reply *reply)
     ty_str message = wire_json_get_str(error, "message");
     if (!code_of_name(wire_json_get_str(error, "status"), &code) || code == TY_OK)
         code = code_of_status(reply->status);
-    ty_err err = message.len != 0
-                     ? ty_fail(code, TY_STR_FMT, message.len > 8192 ? 8192 : (int)message.len, message.ptr)
-                     : ty_fail(code, "the server answered with status %d", reply->status);
+    ty_err err =
+        message.len != 0
+            ? ty_fail(code, TY_STR_FMT, message.len > 8192 ? 8192 : (int)message.len, message.ptr)
+            : ty_fail(code, "the server answered with status %d", reply->status);
     json_decref(root);
     return err;
 }

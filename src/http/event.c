@@ -25,7 +25,8 @@ enum {
 
 /* ---- connections ---- */
 
-void conn_phase_set(struct http_server *s, struct conn *c, enum conn_phase phase, int64_t deadline_ms)
+void conn_phase_set(struct http_server *s, struct conn *c, enum conn_phase phase,
+                    int64_t deadline_ms)
 {
     pthread_mutex_lock(&s->conn_lock);
     c->phase = phase;
@@ -33,7 +34,8 @@ void conn_phase_set(struct http_server *s, struct conn *c, enum conn_phase phase
     pthread_mutex_unlock(&s->conn_lock);
 }
 
-/* Shut down what is overdue. Returns ms until the next look; -1 when there is nothing to look at. */
+/* Shut down what is overdue. Returns ms until the next look; -1 when there is nothing to look at.
+ */
 static int64_t sweep_conns(struct http_server *s, int64_t now)
 {
     pthread_mutex_lock(&s->conn_lock);
@@ -49,7 +51,8 @@ static int64_t sweep_conns(struct http_server *s, int64_t now)
     pthread_mutex_unlock(&s->conn_lock);
     if (!any)
         return -1;
-    int64_t least = s->header_timeout_ms < s->idle_timeout_ms ? s->header_timeout_ms : s->idle_timeout_ms;
+    int64_t least =
+        s->header_timeout_ms < s->idle_timeout_ms ? s->header_timeout_ms : s->idle_timeout_ms;
     return least / 4 < SWEEP_MS ? least / 4 : SWEEP_MS;
 }
 
@@ -62,11 +65,13 @@ void event_linger(struct http_server *s, int fd)
         return;
     struct source *src = calloc(1, sizeof(*src));
     ty_assert(src != NULL);
-    *src = (struct source){.kind = SOURCE_LINGER, .fd = copy, .deadline_ms = ty_boot_ms() + LINGER_MS};
+    *src =
+        (struct source){.kind = SOURCE_LINGER, .fd = copy, .deadline_ms = ty_boot_ms() + LINGER_MS};
     struct epoll_event ev = {.events = EPOLLIN, .data.ptr = src};
 
     pthread_mutex_lock(&s->conn_lock);
-    bool kept = s->linger_count < HTTP_MAX_LINGER && epoll_ctl(s->epoll, EPOLL_CTL_ADD, copy, &ev) == 0;
+    bool kept =
+        s->linger_count < HTTP_MAX_LINGER && epoll_ctl(s->epoll, EPOLL_CTL_ADD, copy, &ev) == 0;
     if (kept) {
         src->next = s->lingering;
         s->lingering = src;

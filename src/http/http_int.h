@@ -177,19 +177,24 @@ void event_kick(struct http_server *s);
 /* Keep a copy of `fd` open and read what still comes for a few seconds, so that closing
  * does not reset the connection before the client has read its answer. */
 void event_linger(struct http_server *s, int fd);
-void conn_phase_set(struct http_server *s, struct conn *c, enum conn_phase phase, int64_t deadline_ms);
+void conn_phase_set(struct http_server *s, struct conn *c, enum conn_phase phase,
+                    int64_t deadline_ms);
 
 /* request.c: MHD's callbacks */
 void *request_begin(void *cls, const char *uri, struct MHD_Connection *mhd);
-enum MHD_Result request_access(void *cls, struct MHD_Connection *mhd, const char *url, const char *method,
-                               const char *version, const char *data, size_t *size, void **state);
-void request_completed(void *cls, struct MHD_Connection *mhd, void **state, enum MHD_RequestTerminationCode code);
-void request_connection(void *cls, struct MHD_Connection *mhd, void **state, enum MHD_ConnectionNotificationCode code);
+enum MHD_Result request_access(void *cls, struct MHD_Connection *mhd, const char *url,
+                               const char *method, const char *version, const char *data,
+                               size_t *size, void **state);
+void request_completed(void *cls, struct MHD_Connection *mhd, void **state,
+                       enum MHD_RequestTerminationCode code);
+void request_connection(void *cls, struct MHD_Connection *mhd, void **state,
+                        enum MHD_ConnectionNotificationCode code);
 
 /* answer.c */
 /* Make x's answer the google.rpc error of `err` and this thread's message. */
 void answer_error(struct exchange *x, int status, ty_err err);
-/* A whole HTTP response written past MHD, for when it does not take one (in the middle of a body). */
+/* A whole HTTP response written past MHD, for when it does not take one (in the middle of a body).
+ */
 void answer_raw(struct exchange *x, int fd);
 enum MHD_Result answer_queue(struct exchange *x);
 

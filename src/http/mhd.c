@@ -16,7 +16,8 @@ static ty_err load_symbols(void)
     void *lib = dlopen("libmicrohttpd.so.12", RTLD_NOW | RTLD_LOCAL);
     if (!lib)
         return ty_fail(TY_FAILED_PRECONDITION,
-                       "cannot load libmicrohttpd (on Debian: apt install libmicrohttpd12): %s", dlerror());
+                       "cannot load libmicrohttpd (on Debian: apt install libmicrohttpd12): %s",
+                       dlerror());
 #define MHD_LOAD(name)                                                                             \
     *(void **)&table.name = dlsym(lib, #name);                                                     \
     if (!table.name)                                                                               \

@@ -40,8 +40,8 @@ enum peer_method peer_method_chosen(void)
     return chosen;
 }
 
-static ty_err address_split(const struct sockaddr_storage *ss, int *ret_family, uint32_t ret_words[4],
-                            uint16_t *ret_port)
+static ty_err address_split(const struct sockaddr_storage *ss, int *ret_family,
+                            uint32_t ret_words[4], uint16_t *ret_port)
 {
     memset(ret_words, 0, 4 * sizeof(uint32_t));
     if (ss->ss_family == AF_INET) {
@@ -98,7 +98,9 @@ static bool diag_send(struct peer *p, const struct tuple *t)
                  .nlmsg_type = SOCK_DIAG_BY_FAMILY,
                  .nlmsg_flags = NLM_F_REQUEST,
                  .nlmsg_seq = ++p->seq},
-        .req = {.sdiag_family = (uint8_t)t->family, .sdiag_protocol = IPPROTO_TCP, .idiag_states = ~0u},
+        .req = {.sdiag_family = (uint8_t)t->family,
+                .sdiag_protocol = IPPROTO_TCP,
+                .idiag_states = ~0u},
     };
     m.req.id.idiag_sport = t->sport;
     m.req.id.idiag_dport = t->dport;
@@ -106,10 +108,12 @@ static bool diag_send(struct peer *p, const struct tuple *t)
     memcpy(m.req.id.idiag_dst, t->dst, sizeof(t->dst));
     m.req.id.idiag_cookie[0] = m.req.id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
     struct sockaddr_nl kernel = {.nl_family = AF_NETLINK};
-    return sendto(p->netlink, &m, sizeof(m), 0, (struct sockaddr *)&kernel, sizeof(kernel)) == (ssize_t)sizeof(m);
+    return sendto(p->netlink, &m, sizeof(m), 0, (struct sockaddr *)&kernel, sizeof(kernel)) ==
+           (ssize_t)sizeof(m);
 }
 
-/* Is this the socket asked for? An AF_INET6 socket with v4-mapped addresses is listed as AF_INET6. */
+/* Is this the socket asked for? An AF_INET6 socket with v4-mapped addresses is listed as AF_INET6.
+ */
 static bool diag_same(const struct inet_diag_msg *d, const struct tuple *t)
 {
     if (d->id.idiag_sport != t->sport || d->id.idiag_dport != t->dport)
@@ -117,8 +121,9 @@ static bool diag_same(const struct inet_diag_msg *d, const struct tuple *t)
     if (d->idiag_family == t->family)
         return memcmp(d->id.idiag_src, t->src, t->family == AF_INET ? 4 : 16) == 0 &&
                memcmp(d->id.idiag_dst, t->dst, t->family == AF_INET ? 4 : 16) == 0;
-    return t->family == AF_INET && d->idiag_family == AF_INET6 && d->id.idiag_src[2] == htonl(0xffff) &&
-           d->id.idiag_dst[2] == htonl(0xffff) && d->id.idiag_src[3] == t->src[0] && d->id.idiag_dst[3] == t->dst[0];
+    return t->family == AF_INET && d->idiag_family == AF_INET6 &&
+           d->id.idiag_src[2] == htonl(0xffff) && d->id.idiag_dst[2] == htonl(0xffff) &&
+           d->id.idiag_src[3] == t->src[0] && d->id.idiag_dst[3] == t->dst[0];
 }
 
 static bool diag_receive(struct peer *p, const struct tuple *t, struct owner *ret_owner)
@@ -136,7 +141,8 @@ static bool diag_receive(struct peer *p, const struct tuple *t, struct owner *re
         const struct nlmsghdr *h = (const void *)buf;
         if (from.nl_pid != 0 || h->nlmsg_seq != p->seq || h->nlmsg_len > (size_t)n)
             continue;
-        if (h->nlmsg_type != SOCK_DIAG_BY_FAMILY || h->nlmsg_len < NLMSG_LENGTH(sizeof(struct inet_diag_msg)))
+        if (h->nlmsg_type != SOCK_DIAG_BY_FAMILY ||
+            h->nlmsg_len < NLMSG_LENGTH(sizeof(struct inet_diag_msg)))
             return false;
         const struct inet_diag_msg *d = NLMSG_DATA(h);
         if (!diag_same(d, t))
@@ -152,7 +158,8 @@ static bool diag_find(struct peer *p, const struct tuple *t, struct owner *ret_o
     return diag_send(p, t) && diag_receive(p, t, ret_owner);
 }
 
-/* ---- /proc/net/tcp: "sl local:port remote:port st tx:rx tr:when retrnsmt uid timeout inode" ---- */
+/* ---- /proc/net/tcp: "sl local:port remote:port st tx:rx tr:when retrnsmt uid timeout inode" ----
+ */
 
 /* Addresses are printed as words in the machine's own order, ports as plain numbers. */
 static void proc_address(int words, const uint32_t *addr, uint16_t port, char *out, size_t size)
@@ -163,13 +170,14 @@ static void proc_address(int words, const uint32_t *addr, uint16_t port, char *o
     snprintf(out + at, size - at, ":%04X", ntohs(port));
 }
 
-static bool proc_line(const char *line, const char *local, const char *remote, struct owner *ret_owner)
+static bool proc_line(const char *line, const char *local, const char *remote,
+                      struct owner *ret_owner)
 {
     char have_local[48], have_remote[48];
     unsigned state, uid;
     uint64_t inode;
-    if (sscanf(line, " %*[0-9]: %47s %47s %X %*s %*s %*s %u %*s %" SCNu64, have_local, have_remote, &state, &uid,
-               &inode) != 5)
+    if (sscanf(line, " %*[0-9]: %47s %47s %X %*s %*s %*s %u %*s %" SCNu64, have_local, have_remote,
+               &state, &uid, &inode) != 5)
         return false;
     if (strcmp(have_local, local) != 0 || strcmp(have_remote, remote) != 0)
         return false;
@@ -177,8 +185,8 @@ static bool proc_line(const char *line, const char *local, const char *remote, s
     return true;
 }
 
-static bool proc_search(const char *path, int words, const uint32_t *src, const uint32_t *dst, const struct tuple *t,
-                        struct owner *ret_owner)
+static bool proc_search(const char *path, int words, const uint32_t *src, const uint32_t *dst,
+                        const struct tuple *t, struct owner *ret_owner)
 {
     char local[48], remote[48], line[512];
     proc_address(words, src, t->sport, local, sizeof(local));
@@ -197,7 +205,8 @@ static bool proc_find(const struct tuple *t, struct owner *ret_owner)
 {
     if (t->family == AF_INET6)
         return proc_search("/proc/net/tcp6", 4, t->src, t->dst, t, ret_owner);
-    const uint32_t src6[4] = {0, 0, htonl(0xffff), t->src[0]}, dst6[4] = {0, 0, htonl(0xffff), t->dst[0]};
+    const uint32_t src6[4] = {0, 0, htonl(0xffff), t->src[0]},
+                   dst6[4] = {0, 0, htonl(0xffff), t->dst[0]};
     return proc_search("/proc/net/tcp", 1, t->src, t->dst, t, ret_owner) ||
            proc_search("/proc/net/tcp6", 4, src6, dst6, t, ret_owner);
 }
@@ -206,7 +215,8 @@ static bool proc_find(const struct tuple *t, struct owner *ret_owner)
 
 static bool state_is_live(int state)
 {
-    return state == TCP_ESTABLISHED || state == TCP_FIN_WAIT1 || state == TCP_FIN_WAIT2 || state == TCP_CLOSE_WAIT;
+    return state == TCP_ESTABLISHED || state == TCP_FIN_WAIT1 || state == TCP_FIN_WAIT2 ||
+           state == TCP_CLOSE_WAIT;
 }
 
 static bool still_connected(int fd)
@@ -227,8 +237,8 @@ ty_err peer_check(struct peer *p, int fd, uid_t uid)
     struct owner o = {0};
     bool found = p->netlink >= 0 ? diag_find(p, &t, &o) : proc_find(&t, &o);
     if (!found || o.inode == 0 || o.uid != uid || !state_is_live(o.state) || !still_connected(fd))
-        return ty_fail(TY_PERMISSION_DENIED, "the peer on port %u is not a live socket of user %u", ntohs(t.sport),
-                       (unsigned)uid);
+        return ty_fail(TY_PERMISSION_DENIED, "the peer on port %u is not a live socket of user %u",
+                       ntohs(t.sport), (unsigned)uid);
     return TY_OK;
 }
 
@@ -239,7 +249,8 @@ ty_err peer_open(struct peer *p, enum peer_method method)
         return TY_OK;
     int fd = socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
     if (fd < 0)
-        return ty_fail(TY_FAILED_PRECONDITION, "cannot open a sock_diag socket: %s", strerror(errno));
+        return ty_fail(TY_FAILED_PRECONDITION, "cannot open a sock_diag socket: %s",
+                       strerror(errno));
     struct timeval wait = {.tv_sec = 1};
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait));
@@ -272,7 +283,8 @@ static ty_err loopback_pair(int ret_fd[2])
     if (accepted < 0) {
         if (client >= 0)
             close(client);
-        return ty_fail(TY_FAILED_PRECONDITION, "cannot connect to ourselves on 127.0.0.1: %s", strerror(err_no));
+        return ty_fail(TY_FAILED_PRECONDITION, "cannot connect to ourselves on 127.0.0.1: %s",
+                       strerror(err_no));
     }
     ret_fd[0] = client;
     ret_fd[1] = accepted;
@@ -301,9 +313,10 @@ ty_err http_peer_init(void)
     close(pair[0]);
     close(pair[1]);
     if (chosen == PEER_NONE)
-        return ty_fail(TY_FAILED_PRECONDITION, "cannot tell which user connects: neither sock_diag nor "
-                                               "/proc/net/tcp answers here, so serving would be open to every "
-                                               "user of this machine");
+        return ty_fail(TY_FAILED_PRECONDITION,
+                       "cannot tell which user connects: neither sock_diag nor "
+                       "/proc/net/tcp answers here, so serving would be open to every "
+                       "user of this machine");
     return TY_OK;
 }
 

@@ -33,9 +33,9 @@ static bool is_digit(char c)
 /* "HTTP/1.1 200 OK" */
 static ty_err status_line(struct reply_parser *p, ty_str line)
 {
-    if (line.len < 12 || memcmp(line.ptr, "HTTP/1.", 7) != 0 || !is_digit(line.ptr[7]) || line.ptr[8] != ' ' ||
-        !is_digit(line.ptr[9]) || !is_digit(line.ptr[10]) || !is_digit(line.ptr[11]) ||
-        (line.len > 12 && line.ptr[12] != ' '))
+    if (line.len < 12 || memcmp(line.ptr, "HTTP/1.", 7) != 0 || !is_digit(line.ptr[7]) ||
+        line.ptr[8] != ' ' || !is_digit(line.ptr[9]) || !is_digit(line.ptr[10]) ||
+        !is_digit(line.ptr[11]) || (line.len > 12 && line.ptr[12] != ' '))
         return bad_reply("bad status line");
     p->keep_alive = line.ptr[7] != '0';
     p->status = (line.ptr[9] - '0') * 100 + (line.ptr[10] - '0') * 10 + (line.ptr[11] - '0');
@@ -58,7 +58,8 @@ static ty_err length_header(struct reply_parser *p, ty_str value)
     if (value.len == 0 || !is_digit(value.ptr[0]) || ty_parse_i64(value, &n) != TY_OK || n < 0)
         return bad_reply("bad Content-Length");
     if (n > HTTP_RESPONSE_BYTES && !p->head)
-        return ty_fail(TY_RESOURCE_EXHAUSTED, "the server's reply has %" PRId64 " bytes; at most %d are read", n,
+        return ty_fail(TY_RESOURCE_EXHAUSTED,
+                       "the server's reply has %" PRId64 " bytes; at most %d are read", n,
                        HTTP_RESPONSE_BYTES);
     if (p->has_length && p->left != (size_t)n)
         return bad_reply("two Content-Lengths");
@@ -122,7 +123,8 @@ static ty_err chunk_line(struct reply_parser *p, ty_str line)
             return bad_reply("bad chunk size");
     }
     if (n > HTTP_RESPONSE_BYTES - p->body.len)
-        return ty_fail(TY_RESOURCE_EXHAUSTED, "the server's reply has more than %d bytes", HTTP_RESPONSE_BYTES);
+        return ty_fail(TY_RESOURCE_EXHAUSTED, "the server's reply has more than %d bytes",
+                       HTTP_RESPONSE_BYTES);
     p->left = n;
     p->state = n == 0 ? REPLY_TRAILERS : REPLY_CHUNK_DATA;
     return TY_OK;
@@ -175,7 +177,8 @@ ty_err reply_parser_feed(struct reply_parser *p, ty_str bytes, size_t *ret_used)
     ty_err err = TY_OK;
     while (err == TY_OK && p->state != REPLY_DONE && used < bytes.len) {
         ty_str rest = ty_str_drop(bytes, used);
-        if (p->state == REPLY_LENGTH || p->state == REPLY_CHUNK_DATA || p->state == REPLY_UNTIL_EOF) {
+        if (p->state == REPLY_LENGTH || p->state == REPLY_CHUNK_DATA ||
+            p->state == REPLY_UNTIL_EOF) {
             used += take_body(p, rest);
             err = ty_buf_check(&p->body, "the server's reply");
             continue;
@@ -183,9 +186,11 @@ ty_err reply_parser_feed(struct reply_parser *p, ty_str bytes, size_t *ret_used)
         const char *end = memchr(rest.ptr, '\n', rest.len);
         size_t n = end ? (size_t)(end - rest.ptr) + 1 : rest.len;
         /* Chunk headers are paid for by the chunks; all other lines share one ceiling. */
-        bool counted = p->state == REPLY_STATUS || p->state == REPLY_HEADERS || p->state == REPLY_TRAILERS;
+        bool counted =
+            p->state == REPLY_STATUS || p->state == REPLY_HEADERS || p->state == REPLY_TRAILERS;
         if ((counted ? p->head_bytes : 0) + n > HEAD_LIMIT_BYTES)
-            return ty_fail(TY_RESOURCE_EXHAUSTED, "the headers of the server's reply are longer than %d bytes",
+            return ty_fail(TY_RESOURCE_EXHAUSTED,
+                           "the headers of the server's reply are longer than %d bytes",
                            HEAD_LIMIT_BYTES);
         if (!end)
             break;

@@ -19,7 +19,8 @@
 
 static struct conn *conn_of(struct http_server *s, struct MHD_Connection *mhd)
 {
-    const union MHD_ConnectionInfo *info = s->mhd->MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    const union MHD_ConnectionInfo *info =
+        s->mhd->MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     return info->socket_context;
 }
 
@@ -28,8 +29,8 @@ static struct conn *conn_new(struct http_server *s, struct MHD_Connection *mhd)
     struct conn *c = calloc(1, sizeof(*c));
     ty_assert(c != NULL);
     c->fd = s->mhd->MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
-    c->local =
-        s->mhd->MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr->sa_family == AF_UNIX;
+    c->local = s->mhd->MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS)
+                   ->client_addr->sa_family == AF_UNIX;
     c->phase = CONN_HEADERS;
     c->deadline_ms = ty_boot_ms() + s->header_timeout_ms;
     return c;
@@ -38,18 +39,21 @@ static struct conn *conn_new(struct http_server *s, struct MHD_Connection *mhd)
 /* MHD closes without a word when the first line makes no sense. Whoever sent it is told. */
 static void answer_not_http(const struct conn *c)
 {
-    static const char reply[] = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+    static const char reply[] =
+        "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
     char byte;
     struct tcp_info info = {0};
     socklen_t len = sizeof(info);
     if (c->local || getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0)
         return;
-    bool left = recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0; /* its end counts as a byte received */
+    bool left =
+        recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0; /* its end counts as a byte received */
     if (info.tcpi_bytes_sent == 0 && info.tcpi_bytes_received > (left ? 1 : 0))
         (void)send(c->fd, reply, sizeof(reply) - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-void request_connection(void *cls, struct MHD_Connection *mhd, void **state, enum MHD_ConnectionNotificationCode code)
+void request_connection(void *cls, struct MHD_Connection *mhd, void **state,
+                        enum MHD_ConnectionNotificationCode code)
 {
     struct http_server *s = cls;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
@@ -68,9 +72,6 @@ void request_connection(void *cls, struct MHD_Connection *mhd, void **state, enu
         return;
     }
     struct conn *c = *state;
-    if (!c->begun && !c->dropped) /* the sweep may set `dropped` at any time: then nothing is sent */
-        answer_not_http(c);
-    shutdown(c->fd, SHUT_WR); /* a lingering copy may keep the socket: this sends the end */
     pthread_mutex_lock(&s->conn_lock);
     if (c->prev)
         c->prev->next = c->next;
@@ -80,6 +81,10 @@ void request_connection(void *cls, struct MHD_Connection *mhd, void **state, enu
         c->next->prev = c->prev;
     s->stats.connections--;
     pthread_mutex_unlock(&s->conn_lock);
+    /* Now the sweep does not see it, and MHD closes the socket when we return. */
+    if (!c->begun && !c->dropped)
+        answer_not_http(c);
+    shutdown(c->fd, SHUT_WR); /* a lingering copy may keep the socket: this sends the end */
     free(c);
     *state = NULL;
 }
@@ -103,7 +108,7 @@ void *request_begin(void *cls, const char *uri, struct MHD_Connection *mhd)
     ty_buf_init(&x->body, (size_t)s->request_bytes);
     ty_buf_init(&x->res.body, HTTP_RESPONSE_BYTES);
     x->target = ty_str_dup(&x->arena, ty_str_of(uri)); /* MHD's pool bounds it */
-    if (x->conn->phase == CONN_IDLE) /* only this thread sets phases */
+    if (x->conn->phase == CONN_IDLE)                   /* only this thread sets phases */
         conn_phase_set(s, x->conn, CONN_HEADERS, ty_boot_ms() + s->header_timeout_ms);
     return x;
 }
@@ -114,7 +119,8 @@ static void body_forget(struct exchange *x)
     ty_buf_clear(&x->body);
 }
 
-void request_completed(void *cls, struct MHD_Connection *mhd, void **state, enum MHD_RequestTerminationCode code)
+void request_completed(void *cls, struct MHD_Connection *mhd, void **state,
+                       enum MHD_RequestTerminationCode code)
 {
     struct http_server *s = cls;
     struct exchange *x = *state;
@@ -151,8 +157,8 @@ static bool host_is_ours(ty_str host, int port, bool need_port)
         if (after.len == 0)
             return !need_port || port == 80;
         int64_t sent;
-        return after.ptr[0] == ':' && after.len <= 6 && ty_parse_i64(ty_str_drop(after, 1), &sent) == TY_OK &&
-               sent == port;
+        return after.ptr[0] == ':' && after.len <= 6 &&
+               ty_parse_i64(ty_str_drop(after, 1), &sent) == TY_OK && sent == port;
     }
     return false;
 }
@@ -160,10 +166,12 @@ static bool host_is_ours(ty_str host, int port, bool need_port)
 static bool origin_is_ours(ty_str origin, int port)
 {
     ty_str scheme = TY_STR("http://");
-    return ty_str_starts(origin, scheme) && host_is_ours(ty_str_drop(origin, scheme.len), port, true);
+    return ty_str_starts(origin, scheme) &&
+           host_is_ours(ty_str_drop(origin, scheme.len), port, true);
 }
 
-static enum MHD_Result header_see(void *cls, enum MHD_ValueKind kind, const char *key, const char *text)
+static enum MHD_Result header_see(void *cls, enum MHD_ValueKind kind, const char *key,
+                                  const char *text)
 {
     struct headers *h = cls;
     struct http_request *req = &h->x->req;
@@ -207,26 +215,33 @@ static ty_err headers_check(const struct headers *h, int *ret_status)
     if (h->hosts > 1)
         return ty_fail(TY_INVALID_ARGUMENT, "there are %u Host headers; one is allowed", h->hosts);
     if (h->lengths > 1)
-        return ty_fail(TY_INVALID_ARGUMENT, "there are %u Content-Length headers; one is allowed", h->lengths);
+        return ty_fail(TY_INVALID_ARGUMENT, "there are %u Content-Length headers; one is allowed",
+                       h->lengths);
     if (h->lengths != 0 && h->encodings != 0)
-        return ty_fail(TY_INVALID_ARGUMENT, "Content-Length and Transfer-Encoding exclude each other");
+        return ty_fail(TY_INVALID_ARGUMENT,
+                       "Content-Length and Transfer-Encoding exclude each other");
     if (h->encodings > 1 || h->bad_encoding)
         return ty_fail(TY_INVALID_ARGUMENT, "Transfer-Encoding must be 'chunked'");
     if (!x->conn->local && !host_is_ours(x->req.host, x->server->port, false))
         return ty_fail(TY_INVALID_ARGUMENT, "Host '%.*s' is not this server; use 127.0.0.1:%d",
-                       x->req.host.len > 256 ? 256 : (int)x->req.host.len, x->req.host.ptr, x->server->port);
+                       x->req.host.len > 256 ? 256 : (int)x->req.host.len, x->req.host.ptr,
+                       x->server->port);
     *ret_status = 403;
     if (h->bad_origin)
-        return ty_fail(TY_PERMISSION_DENIED, "Origin is not this server: pages of other sites may not call it");
+        return ty_fail(TY_PERMISSION_DENIED,
+                       "Origin is not this server: pages of other sites may not call it");
     if (h->bad_site)
-        return ty_fail(TY_PERMISSION_DENIED, "Sec-Fetch-Site must be 'same-origin' or 'none': pages of other "
-                                             "sites may not call this server");
+        return ty_fail(TY_PERMISSION_DENIED,
+                       "Sec-Fetch-Site must be 'same-origin' or 'none': pages of other "
+                       "sites may not call this server");
     *ret_status = 414;
     if (x->target.len > HTTP_URI_BYTES)
-        return ty_fail(TY_INVALID_ARGUMENT, "the request's URI is longer than %d bytes", HTTP_URI_BYTES);
+        return ty_fail(TY_INVALID_ARGUMENT, "the request's URI is longer than %d bytes",
+                       HTTP_URI_BYTES);
     *ret_status = 413;
     if (h->lengths != 0 && h->length > x->server->request_bytes)
-        return ty_fail(TY_INVALID_ARGUMENT, "the request body is larger than %" PRId64 " bytes (request_bytes)",
+        return ty_fail(TY_INVALID_ARGUMENT,
+                       "the request body is larger than %" PRId64 " bytes (request_bytes)",
                        x->server->request_bytes);
     return TY_OK;
 }
@@ -281,12 +296,14 @@ static enum MHD_Result body_add(struct exchange *x, const char *data, size_t *si
     if (*size > (size_t)s->request_bytes - x->body.len)
         return refuse_midway(x, 413,
                              ty_fail(TY_INVALID_ARGUMENT,
-                                     "the request body is larger than %" PRId64 " bytes (request_bytes)",
+                                     "the request body is larger than %" PRId64
+                                     " bytes (request_bytes)",
                                      s->request_bytes));
     if (atomic_fetch_add(&s->buffered, *size) + *size > HTTP_BUFFERED_BYTES) {
         atomic_fetch_sub(&s->buffered, *size);
-        return refuse_midway(x, 429,
-                             ty_fail(TY_RESOURCE_EXHAUSTED, "too many large requests at once; try again later"));
+        return refuse_midway(
+            x, 429,
+            ty_fail(TY_RESOURCE_EXHAUSTED, "too many large requests at once; try again later"));
     }
     ty_buf_add(&x->body, data, *size);
     *size = 0;
@@ -311,8 +328,9 @@ static enum MHD_Result body_done(struct exchange *x)
     return MHD_YES;
 }
 
-enum MHD_Result request_access(void *cls, struct MHD_Connection *mhd, const char *url, const char *method,
-                               const char *version, const char *data, size_t *size, void **state)
+enum MHD_Result request_access(void *cls, struct MHD_Connection *mhd, const char *url,
+                               const char *method, const char *version, const char *data,
+                               size_t *size, void **state)
 {
     struct exchange *x = *state;
     (void)cls;

@@ -86,14 +86,15 @@ static ty_err compile_segment(struct entry *e, ty_str text, bool last)
     *seg = (struct segment){SEGMENT_VERB, after};
     return TY_OK;
 bad:
-    return ty_fail(TY_INVALID_ARGUMENT, "route '" TY_STR_FMT "': bad segment '" TY_STR_FMT "'", TY_STR_ARG(e->path),
-                   TY_STR_ARG(text));
+    return ty_fail(TY_INVALID_ARGUMENT, "route '" TY_STR_FMT "': bad segment '" TY_STR_FMT "'",
+                   TY_STR_ARG(e->path), TY_STR_ARG(text));
 }
 
 static ty_err compile_entry(struct entry *e)
 {
     if (e->path.len == 0 || e->path.ptr[0] != '/')
-        return ty_fail(TY_INVALID_ARGUMENT, "route '" TY_STR_FMT "' does not begin with '/'", TY_STR_ARG(e->path));
+        return ty_fail(TY_INVALID_ARGUMENT, "route '" TY_STR_FMT "' does not begin with '/'",
+                       TY_STR_ARG(e->path));
     ty_str rest = ty_str_drop(e->path, 1);
     size_t captures = 0;
     for (bool more = true; more;) {
@@ -108,8 +109,8 @@ static ty_err compile_entry(struct entry *e)
         captures += e->segments[e->count - 1].kind != SEGMENT_LITERAL;
     }
     if (captures > HTTP_MAX_CAPTURES)
-        return ty_fail(TY_INVALID_ARGUMENT, "route '" TY_STR_FMT "' has more than %d captures", TY_STR_ARG(e->path),
-                       HTTP_MAX_CAPTURES);
+        return ty_fail(TY_INVALID_ARGUMENT, "route '" TY_STR_FMT "' has more than %d captures",
+                       TY_STR_ARG(e->path), HTTP_MAX_CAPTURES);
     return TY_OK;
 }
 
@@ -158,7 +159,8 @@ static size_t table_entries(const struct http_routes *t)
     return t->count * (t->prefixes ? n : 1);
 }
 
-ty_err http_router_new(const struct http_routes *tables, size_t count, struct http_router **ret_router)
+ty_err http_router_new(const struct http_routes *tables, size_t count,
+                       struct http_router **ret_router)
 {
     struct http_router *r = calloc(1, sizeof(*r));
     ty_assert(r != NULL);
@@ -175,8 +177,8 @@ ty_err http_router_new(const struct http_routes *tables, size_t count, struct ht
     for (size_t i = 1; i < r->count && err == TY_OK; i++) {
         const struct entry *e = &r->entries[i];
         if (entry_compare(e - 1, e) == 0)
-            err = ty_fail(TY_INVALID_ARGUMENT, "two routes for %s '" TY_STR_FMT "'", method_name(e->route->method),
-                          TY_STR_ARG(e->path));
+            err = ty_fail(TY_INVALID_ARGUMENT, "two routes for %s '" TY_STR_FMT "'",
+                          method_name(e->route->method), TY_STR_ARG(e->path));
     }
     if (err != TY_OK) {
         http_router_free(r);
@@ -219,7 +221,8 @@ static void path_split(ty_str raw, struct path *ret_path)
 }
 
 /* Raw captures into `capture`; their number, or -1 when the path is another. */
-static int entry_match(const struct entry *e, const struct path *p, ty_str capture[HTTP_MAX_CAPTURES])
+static int entry_match(const struct entry *e, const struct path *p,
+                       ty_str capture[HTTP_MAX_CAPTURES])
 {
     bool rest = e->segments[e->count - 1].kind == SEGMENT_REST;
     if (rest ? p->count < e->count : p->count != e->count)
@@ -256,7 +259,8 @@ static bool method_serves(enum http_method have, enum http_method want)
     return have == want || (have == HTTP_GET && want == HTTP_HEAD);
 }
 
-static ty_err captures_decode(struct http_request *req, const struct entry *e, const ty_str *raw, int count)
+static ty_err captures_decode(struct http_request *req, const struct entry *e, const ty_str *raw,
+                              int count)
 {
     bool rest = e->segments[e->count - 1].kind == SEGMENT_REST;
     ty_str decoded[HTTP_MAX_CAPTURES] = {0};
@@ -273,8 +277,8 @@ static ty_err captures_decode(struct http_request *req, const struct entry *e, c
     return TY_OK;
 }
 
-ty_err http_router_match(const struct http_router *r, struct http_request *req, http_handler *ret_handler,
-                         void **ret_ctx)
+ty_err http_router_match(const struct http_router *r, struct http_request *req,
+                         http_handler *ret_handler, void **ret_ctx)
 {
     bool other_method = false;
     struct path path = {0};
@@ -300,8 +304,10 @@ ty_err http_router_match(const struct http_router *r, struct http_request *req, 
     }
     int shown = req->path.len > 512 ? 512 : (int)req->path.len;
     if (other_method)
-        return ty_fail(TY_UNIMPLEMENTED, "'%.*s' has no method %s", shown, req->path.ptr, method_name(req->method));
-    return ty_fail(TY_NOT_FOUND, "no route for %s '%.*s'", method_name(req->method), shown, req->path.ptr);
+        return ty_fail(TY_UNIMPLEMENTED, "'%.*s' has no method %s", shown, req->path.ptr,
+                       method_name(req->method));
+    return ty_fail(TY_NOT_FOUND, "no route for %s '%.*s'", method_name(req->method), shown,
+                   req->path.ptr);
 }
 
 void router_allow(const struct http_router *r, ty_str path, struct ty_buf *b)

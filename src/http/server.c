@@ -22,7 +22,8 @@ static ty_err listen_parse(const char *text, int *ret_port)
     const char *colon = strrchr(text, ':');
     int64_t port;
     if (!colon || ty_parse_i64(ty_str_of(colon + 1), &port) != TY_OK || port < 0 || port > 65535)
-        return ty_fail(TY_INVALID_ARGUMENT, "listen: '%s' is not ADDRESS:PORT, as in 127.0.0.1:7575", text);
+        return ty_fail(TY_INVALID_ARGUMENT,
+                       "listen: '%s' is not ADDRESS:PORT, as in 127.0.0.1:7575", text);
     ty_str host = {text, (size_t)(colon - text)};
     for (size_t i = 0; i < TY_COUNT(hosts); i++) {
         if (ty_str_is(host, hosts[i])) {
@@ -31,13 +32,15 @@ static ty_err listen_parse(const char *text, int *ret_port)
         }
     }
     return ty_fail(TY_INVALID_ARGUMENT,
-                   "listen: '" TY_STR_FMT "' is refused: only 127.0.0.1, [::1] and localhost are served until there "
+                   "listen: '" TY_STR_FMT
+                   "' is refused: only 127.0.0.1, [::1] and localhost are served until there "
                    "are accounts, because a job runs as the server's user",
                    TY_STR_ARG(host));
 }
 
 /* *ret_errno says why when it fails. */
-static ty_err listen_on(const struct sockaddr *addr, socklen_t len, const char *name, int *ret_fd, int *ret_errno)
+static ty_err listen_on(const struct sockaddr *addr, socklen_t len, const char *name, int *ret_fd,
+                        int *ret_errno)
 {
     int one = 1;
     int fd = socket(addr->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -162,21 +165,21 @@ static ty_err daemon_start(struct http_server *s, const struct ty_config *config
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     s->daemon = s->mhd->MHD_start_daemon(
-        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC |
-            MHD_USE_TURBO, /* for one thing: that request_connection may still send */
-        0, NULL,
-        NULL, request_access, s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL_BYTES,
+        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME |
+            MHD_USE_ITC | MHD_USE_TURBO, /* for one thing: that request_connection may still send */
+        0, NULL, NULL, request_access, s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL_BYTES,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)config->connections, MHD_OPTION_THREAD_STACK_SIZE,
-        (size_t)HTTP_STACK_BYTES, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL, MHD_OPTION_URI_LOG_CALLBACK,
-        request_begin, s, MHD_OPTION_NOTIFY_COMPLETED, request_completed, s, MHD_OPTION_NOTIFY_CONNECTION,
-        request_connection, s, MHD_OPTION_END);
+        (size_t)HTTP_STACK_BYTES, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,
+        MHD_OPTION_URI_LOG_CALLBACK, request_begin, s, MHD_OPTION_NOTIFY_COMPLETED,
+        request_completed, s, MHD_OPTION_NOTIFY_CONNECTION, request_connection, s, MHD_OPTION_END);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return s->daemon ? TY_OK : ty_fail(TY_INTERNAL, "libmicrohttpd does not start");
 }
 
 /* ---- start and stop ---- */
 
-static struct http_server *server_new(const struct ty_config *config, const struct http_router *router)
+static struct http_server *server_new(const struct ty_config *config,
+                                      const struct http_router *router)
 {
     struct http_server *s = calloc(1, sizeof(*s));
     ty_assert(s != NULL);
@@ -194,7 +197,8 @@ static struct http_server *server_new(const struct ty_config *config, const stru
     return s;
 }
 
-static ty_err server_open(struct http_server *s, const struct ty_config *config, const char *socket_path)
+static ty_err server_open(struct http_server *s, const struct ty_config *config,
+                          const char *socket_path)
 {
     int port = 0;
     ty_err err = listen_parse(config->listen, &port);
@@ -223,8 +227,8 @@ static ty_err server_open(struct http_server *s, const struct ty_config *config,
     return err;
 }
 
-ty_err http_server_start(const struct ty_config *config, const char *socket_path, const struct http_router *router,
-                         struct http_server **ret_server)
+ty_err http_server_start(const struct ty_config *config, const char *socket_path,
+                         const struct http_router *router, struct http_server **ret_server)
 {
     struct http_server *s = server_new(config, router);
     ty_err err = server_open(s, config, socket_path);

@@ -16,7 +16,8 @@ static ty_err query_parse(struct http_request *req, ty_str query)
         if (pair.len == 0)
             continue;
         if (++count > HTTP_MAX_PARAMS)
-            return ty_fail(TY_INVALID_ARGUMENT, "the query has more than %d parameters", HTTP_MAX_PARAMS);
+            return ty_fail(TY_INVALID_ARGUMENT, "the query has more than %d parameters",
+                           HTTP_MAX_PARAMS);
         ty_str value = pair;
         if (!ty_str_split(&value, '=', &name))
             value = TY_STR("");
@@ -25,7 +26,8 @@ static ty_err query_parse(struct http_request *req, ty_str query)
         if (err == TY_OK)
             err = wire_url_decode(req->arena, value, true, &p->value);
         if (err != TY_OK)
-            return ty_wrap(err, "query parameter '%.*s'", name.len > 128 ? 128 : (int)name.len, name.ptr);
+            return ty_wrap(err, "query parameter '%.*s'", name.len > 128 ? 128 : (int)name.len,
+                           name.ptr);
         *tail = p;
         tail = &p->next;
     }
@@ -35,13 +37,16 @@ static ty_err query_parse(struct http_request *req, ty_str query)
 ty_err target_parse(struct http_request *req, ty_str target)
 {
     if (target.len > HTTP_URI_BYTES)
-        return ty_fail(TY_INVALID_ARGUMENT, "the request's URI is longer than %d bytes", HTTP_URI_BYTES);
+        return ty_fail(TY_INVALID_ARGUMENT, "the request's URI is longer than %d bytes",
+                       HTTP_URI_BYTES);
     if (target.len == 0 || target.ptr[0] != '/')
-        return ty_fail(TY_INVALID_ARGUMENT, "the request's target must be a path that begins with '/'");
+        return ty_fail(TY_INVALID_ARGUMENT,
+                       "the request's target must be a path that begins with '/'");
     for (size_t i = 0; i < target.len; i++) {
         unsigned char c = (unsigned char)target.ptr[i];
         if (c <= ' ' || c == 0x7f)
-            return ty_fail(TY_INVALID_ARGUMENT, "the request's URI has a space or control character at byte %zu", i);
+            return ty_fail(TY_INVALID_ARGUMENT,
+                           "the request's URI has a space or control character at byte %zu", i);
     }
     ty_str path = target, query = target;
     if (ty_str_split(&query, '?', &path)) {
@@ -62,7 +67,8 @@ ty_str http_query(const struct http_request *req, const char *name)
     return TY_STR("");
 }
 
-ty_err http_query_i64(const struct http_request *req, const char *name, int64_t otherwise, int64_t *ret_value)
+ty_err http_query_i64(const struct http_request *req, const char *name, int64_t otherwise,
+                      int64_t *ret_value)
 {
     ty_str text = http_query(req, name);
     if (text.len == 0) {

@@ -177,7 +177,8 @@ static void router_refuses(void **state)
     };
     for (size_t i = 0; i < TY_COUNT(unknown); i++)
         assert_err(TY_NOT_FOUND, route(&t, HTTP_GET, unknown[i]));
-    assert_err(TY_UNIMPLEMENTED, route(&t, HTTP_POST, "/projects/p/jobs/:cancel")); /* only a {job} of GET */
+    assert_err(TY_UNIMPLEMENTED,
+               route(&t, HTTP_POST, "/projects/p/jobs/:cancel")); /* only a {job} of GET */
     assert_err(TY_UNIMPLEMENTED, route(&t, HTTP_PUT, "/projects/p/jobs/1"));
     assert_err(TY_INVALID_ARGUMENT, route(&t, HTTP_GET, "/projects/p/jobs/a%00b"));
     assert_err(TY_INVALID_ARGUMENT, route(&t, HTTP_GET, "/projects/p/jobs/a%zz"));
@@ -207,8 +208,15 @@ static void router_bad_templates(void **state)
 {
     (void)state;
     static const char *const bad[] = {
-        "v1/x", "/a/{b", "/a/x{b}", "/a/{b}c", "/a/{b...}/c", "/a/{b}:v/c", "/a/{b}:",
-        "/{a}/{b}/{c}/{d}/{e}/{f}/{g}/{h}/{i}", "/1/2/3/4/5/6/7/8/9/10/11/12/13/14/15/16/17",
+        "v1/x",
+        "/a/{b",
+        "/a/x{b}",
+        "/a/{b}c",
+        "/a/{b...}/c",
+        "/a/{b}:v/c",
+        "/a/{b}:",
+        "/{a}/{b}/{c}/{d}/{e}/{f}/{g}/{h}/{i}",
+        "/1/2/3/4/5/6/7/8/9/10/11/12/13/14/15/16/17",
     };
     for (size_t i = 0; i < TY_COUNT(bad); i++) {
         struct http_route row = {HTTP_GET, bad[i], handler_a};
@@ -217,7 +225,8 @@ static void router_bad_templates(void **state)
         assert_err(TY_INVALID_ARGUMENT, http_router_new(&table, 1, &r));
         assert_null(r);
     }
-    struct http_route twice[] = {{HTTP_GET, "/a/{b}", handler_a}, {HTTP_GET, "/a/{other}", handler_b}};
+    struct http_route twice[] = {{HTTP_GET, "/a/{b}", handler_a},
+                                 {HTTP_GET, "/a/{other}", handler_b}};
     struct http_routes table = {twice, 2, NULL, NULL};
     struct http_router *r = NULL;
     assert_err(TY_INVALID_ARGUMENT, http_router_new(&table, 1, &r));
@@ -231,7 +240,8 @@ static void target_splits_and_decodes(void **state)
     (void)state;
     struct ty_arena a = {0};
     struct http_request req = {.arena = &a};
-    assert_ok(target_parse(&req, TY_STR("/v1/a%2Fb?pageSize=10&filter=a+b%3D%22c%22&flag&&x=1=2&page_token=t")));
+    assert_ok(target_parse(
+        &req, TY_STR("/v1/a%2Fb?pageSize=10&filter=a+b%3D%22c%22&flag&&x=1=2&page_token=t")));
     assert_str(req.path, "/v1/a%2Fb");
     assert_str(http_query(&req, "filter"), "a b=\"c\"");
     assert_str(http_query(&req, "flag"), "");
@@ -251,7 +261,8 @@ static void target_splits_and_decodes(void **state)
 static void target_refuses(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"", "*", "http://x/", "/a b", "/a\x01", "/a?b=%zz", "/a?%00=1", "/a\x7f"};
+    static const char *const bad[] = {"",       "*",        "http://x/", "/a b",
+                                      "/a\x01", "/a?b=%zz", "/a?%00=1",  "/a\x7f"};
     for (size_t i = 0; i < TY_COUNT(bad); i++) {
         struct ty_arena a = {0};
         struct http_request req = {.arena = &a};
@@ -291,7 +302,8 @@ static ty_err feed(struct reply_parser *p, ty_str text, size_t piece, size_t *re
     return TY_OK;
 }
 
-static void check_reply(const char *text, bool head, int status, const char *body, bool keep, size_t left)
+static void check_reply(const char *text, bool head, int status, const char *body, bool keep,
+                        size_t left)
 {
     for (size_t piece = 1; piece <= strlen(text); piece += piece < 8 ? 1 : 1000) {
         struct reply_parser p;
@@ -312,12 +324,16 @@ static void reply_framings(void **state)
 {
     (void)state;
     check_reply("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", false, 200, "hello", true, 0);
-    check_reply("HTTP/1.1 200 OK\r\ncontent-length:5\r\n\r\nhelloHTTP/1.1", false, 200, "hello", true, 8);
-    check_reply("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", false, 404, "", false, 0);
-    check_reply("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\nA\r\n, world!!!\r\n0\r\nT: "
+    check_reply("HTTP/1.1 200 OK\r\ncontent-length:5\r\n\r\nhelloHTTP/1.1", false, 200, "hello",
+                true, 8);
+    check_reply("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", false,
+                404, "", false, 0);
+    check_reply("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\nA\r\n, "
+                "world!!!\r\n0\r\nT: "
                 "1\r\n\r\n",
                 false, 200, "hello, world!!!", true, 0);
-    check_reply("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 201 \r\nContent-Length: 2\r\n\r\nok", false, 201, "ok", true, 0);
+    check_reply("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 201 \r\nContent-Length: 2\r\n\r\nok", false,
+                201, "ok", true, 0);
     check_reply("HTTP/1.1 204 No Content\r\n\r\n", false, 204, "", true, 0);
     check_reply("HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n", true, 200, "", true, 0);
     check_reply("HTTP/1.0 200 OK\n\nuntil the end", false, 200, "until the end", false, 0);
@@ -387,8 +403,8 @@ static void reply_cut_short(void **state)
 static void reply_fail_takes_the_servers_words(void **state)
 {
     (void)state;
-    struct http_reply r = {
-        409, TY_STR("{\"error\":{\"code\":409,\"message\":\"job 'x' exists\",\"status\":\"ALREADY_EXISTS\"}}")};
+    struct http_reply r = {409, TY_STR("{\"error\":{\"code\":409,\"message\":\"job 'x' "
+                                       "exists\",\"status\":\"ALREADY_EXISTS\"}}")};
     assert_err(TY_ALREADY_EXISTS, http_reply_fail(&r));
     assert_string_equal(ty_err_message(), "job 'x' exists");
     r = (struct http_reply){503, TY_STR("<html>busy</html>")};
@@ -403,10 +419,17 @@ static void reply_fail_takes_the_servers_words(void **state)
 static void client_urls(void **state)
 {
     (void)state;
-    static const char *const good[] = {"http://127.0.0.1:7575", "http://localhost:1/", "http://[::1]:80", "unix:/x/y"};
-    static const char *const bad[] = {"https://127.0.0.1:1", "http://10.0.0.1:80",       "http://example.com:80",
-                                      "http://127.0.0.1",    "http://127.0.0.1:70000",   "ftp://localhost:1",
-                                      "unix:",               "http://127.0.0.1.x.org:1", ""};
+    static const char *const good[] = {"http://127.0.0.1:7575", "http://localhost:1/",
+                                       "http://[::1]:80", "unix:/x/y"};
+    static const char *const bad[] = {"https://127.0.0.1:1",
+                                      "http://10.0.0.1:80",
+                                      "http://example.com:80",
+                                      "http://127.0.0.1",
+                                      "http://127.0.0.1:70000",
+                                      "ftp://localhost:1",
+                                      "unix:",
+                                      "http://127.0.0.1.x.org:1",
+                                      ""};
     for (size_t i = 0; i < TY_COUNT(good); i++) {
         struct http_client c;
         assert_ok(http_client_open(&c, good[i]));

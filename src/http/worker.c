@@ -59,7 +59,8 @@ static void answer_no_route(struct exchange *x, ty_err err)
     if (allow.len == 0)
         err = ty_fail(TY_NOT_FOUND, "no route for %.32s '%.*s'", x->method, shown, x->req.path.ptr);
     else
-        err = ty_fail(err, "'%.*s' has no method %.32s, only %s", shown, x->req.path.ptr, x->method, allow.ptr);
+        err = ty_fail(err, "'%.*s' has no method %.32s, only %s", shown, x->req.path.ptr, x->method,
+                      allow.ptr);
     x->allow = allow.len == 0 ? NULL : ty_cstr(&x->arena, ty_buf_str(&allow));
     ty_buf_clear(&allow);
     answer_error(x, x->allow ? 405 : 404, err);
@@ -100,9 +101,9 @@ static bool exchange_run(struct exchange *x)
         err = ty_buf_check(&x->res.body, "the response");
     if (err != TY_OK)
         answer_error(x, ty_err_http(err), err);
-    log_debug("http.request", "request=%s method=%s path='%.*s' status=%d", x->req.id, method_name(x->req.method),
-              x->req.path.len > 512 ? 512 : (int)x->req.path.len, x->req.path.ptr,
-              x->res.status ? x->res.status : 200);
+    log_debug("http.request", "request=%s method=%s path='%.*s' status=%d", x->req.id,
+              method_name(x->req.method), x->req.path.len > 512 ? 512 : (int)x->req.path.len,
+              x->req.path.ptr, x->res.status ? x->res.status : 200);
     return true;
 }
 

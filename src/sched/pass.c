@@ -55,7 +55,6 @@ static void plan_finish(struct sched *s, struct active *j, enum job_state state,
     p->change.end_ns = ended && ended->end_ns ? ended->end_ns : ty_now_ns();
     p->change.error_code = code;
     p->change.error_message = message;
-    p->change.wait_reason = "";
     p->change.add_ran_ms = ran_ms;
     if (ended)
         p->attempt = *ended;
@@ -243,7 +242,6 @@ static void plan_start(struct sched *s, struct active *j)
     struct planned *p = plan_add(s, j, ACT_START);
     p->ports = ports;
     plan_move(p, JOB_STATE_PENDING);
-    p->change.wait_reason = "";
     p->attempt = (struct attempt){.job_id = j->id,
                                   .number = j->attempt + 1,
                                   .state = ATTEMPT_STARTED,

@@ -142,7 +142,8 @@ static void bind_text(struct db_stmt *s, int n, struct apply *x, const char *tex
 #define JOB_UPDATE                                                                                 \
     "UPDATE job SET state = ?2, update_ns = ?3, start_ns = ?4,"                                    \
     " error_code = coalesce(?5, error_code), error_message = coalesce(?6, error_message),"         \
-    " wait_reason = coalesce(?7, wait_reason), retries = retries + ?8, ran_ms = ran_ms + ?9,"      \
+    " wait_reason = iif(wait_reason = '', coalesce(?7, ''), wait_reason),"                         \
+    " retries = retries + ?8, ran_ms = ran_ms + ?9,"                                               \
     " attempt = ?10, wait_boot_ms = coalesce(?11, wait_boot_ms), boot_id = coalesce(?12, boot_id)"
 
 /* Parameters that are not bound are NULL, and keep the column. */
@@ -159,9 +160,6 @@ static ty_err job_write(struct db_conn *c, struct apply *x, const struct store_c
     int64_t start_ns = now->start_ns; /* S2: the first one stays */
     if (!start_ns)
         start_ns = ch->start_ns || to != JOB_STATE_RUNNING ? ch->start_ns : x->now_ns;
-    const char *reason = ch->wait_reason;
-    if (!reason && to != JOB_STATE_QUEUED && to != now->state)
-        reason = "";
     db_bind_i64(s, 1, ch->job_id);
     db_bind_i64(s, 2, to);
     db_bind_i64(s, 3, x->now_ns);
@@ -169,7 +167,7 @@ static ty_err job_write(struct db_conn *c, struct apply *x, const struct store_c
     if (ch->error_code)
         db_bind_i64(s, 5, ch->error_code);
     bind_text(s, 6, x, ch->error_message, STORE_MESSAGE_BYTES);
-    bind_text(s, 7, x, reason, STORE_REASON_BYTES);
+    bind_text(s, 7, x, ch->wait_reason, STORE_REASON_BYTES);
     db_bind_i64(s, 8, ch->add_retries);
     db_bind_i64(s, 9, ch->add_ran_ms);
     db_bind_i64(s, 10, ch->attempt ? ch->attempt->number : now->attempt);

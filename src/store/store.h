@@ -55,7 +55,8 @@ struct job {
     int64_t wait_boot_ms; /* ty_boot_ms when the wait for a place began; with boot_id, for
                              maxWaitDuration */
     ty_str boot_id;
-    ty_str wait_reason; /* why it is QUEUED, a sentence; else empty */
+    ty_str
+        wait_reason; /* why it was QUEUED the first time, a sentence; stays when the wait is over */
 };
 
 enum attempt_state { ATTEMPT_STARTED = 1, ATTEMPT_RUNNING = 2, ATTEMPT_ENDED = 3 };
@@ -147,7 +148,7 @@ struct store_change {
     int64_t end_ns; /* with a terminal state; not given: now */
     int error_code;
     const char *error_message;
-    const char *wait_reason; /* "" clears it, and so does leaving QUEUED */
+    const char *wait_reason; /* the first one stays for good */
     int add_retries;
     int64_t add_ran_ms;
     /* Inserted when new (number = attempt + 1, and the one before has ended), else updated; never

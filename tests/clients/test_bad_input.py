@@ -83,7 +83,9 @@ def field_cases():
     for path, values in FIELDS:
         name = next(step for step in reversed(path) if isinstance(step, str))
         for value in values:
-            yield f"{name}={json.dumps(value)[:24]}", put(path, value), name
+            # A zero byte or an integer of 30 digits is refused where JSON is read, before there are fields.
+            unread = "\\u0000" in json.dumps(value) or value == 10**30
+            yield f"{name}={json.dumps(value)[:24]}", put(path, value), None if unread else name
     for path in UNKNOWN:
         for bogus in ("bogusField", "bogus_field", "display_nam", "__proto__"):
             job = valid()
@@ -130,7 +132,7 @@ GET_CASES = [  # path, what the answer names
     "create_time>7", "labels.=x", "display_name==\"x\"", "(" * 10000, "NOT " * 10000 + "state=\"x\"", "a" * 100000, "\"\\",
     "state=\"JOB_STATE_RUNNING\" XOR state=\"JOB_STATE_FAILED\"", "display_name=\"\xff\"", "1; DROP TABLE jobs",
 )] + [(path, None) for path in (
-    "/", "/v1", "/v1/", "//v1//" + PARENT, "/v2/customJobs", f"/v3/{PARENT}/customJobs", f"{JOBS}/", f"{JOBS}//", f"{JOBS}/abc",
+    "/v1", "/v1/", "//v1//" + PARENT, "/v2/customJobs", f"/v3/{PARENT}/customJobs", f"{JOBS}/", f"{JOBS}//", f"{JOBS}/abc",
     f"{JOBS}/-1", f"{JOBS}/0", f"{JOBS}/1", f"{JOBS}/99999999999999999999", f"{JOBS}/1e3", f"{JOBS}/1/2", f"{JOBS}/1:bogus",
     f"{JOBS}/..", f"{JOBS}/../../../../etc/passwd", f"{JOBS}/%2e%2e%2f%2e%2e", f"{JOBS}/1%00", f"{JOBS}/%", f"{JOBS}/%zz",
     f"{JOBS}/1%2f..%2f2", f"{JOBS}/\x7f", f"{JOBS}/{'9' * 8000}", "/v1/projects//locations/us-central1/customJobs",
@@ -209,54 +211,56 @@ def raw(yard, data, wait_s=10):
         return got
 
 
-def refused(yard, label, reply, named):
-    assert 400 <= reply.status < 500, f"{label}: {reply}"
-    assert len(reply.body) < 65536, f"{label}: an answer of {len(reply.body)} bytes"
-    if named:
-        error = reply.json["error"]
-        text = json.dumps(error, ensure_ascii=False)
-        assert named.lower().replace("_", "") in text.lower().replace("_", ""), f"{label}: '{named}' is not named: {text[:400]}"
-        assert error["status"] and error["code"] == reply.status
+def trouble_with(reply, named):
+    """What is wrong with the answer to a bad request; None if it is as it should be."""
+    if not 400 <= reply.status < 500:
+        return repr(reply)
+    if len(reply.body) >= 65536:
+        return f"an answer of {len(reply.body)} bytes"
+    if reply.status in (414, 431):
+        return None  # a target or header that does not fit: nobody has looked for fields in it
+    error = reply.json["error"]
+    text = json.dumps(error, ensure_ascii=False)
+    if named and named.lower().replace("_", "") not in text.lower().replace("_", ""):
+        return f"'{named}' is not named: {text[:300]}"
+    if not error["status"] or error["code"] != reply.status or not error["message"]:
+        return text[:300]
+    return None
 
 
 def send_all(yard):
-    """Every table case once; returns how many."""
-    count = 0
+    """Every table case once; returns how many, and those that were not refused as they should be."""
+    count, wrong = 0, []
+
+    def refused(label, reply, named=None):
+        nonlocal count
+        count += 1
+        if trouble := trouble_with(reply, named):
+            wrong.append(f"{label}: {trouble}")
     for label, job, named in field_cases():
-        refused(yard, label, yard.call("POST", JOBS, job), named)
-        count += 1
+        refused(label, yard.call("POST", JOBS, job), named)
     for label, body in body_cases():
-        refused(yard, label, yard.call("POST", JOBS, body), None)
-        count += 1
+        refused(label, yard.call("POST", JOBS, body))
     for path, named in GET_CASES:
-        try:
-            path.encode("ascii")
-            sent = "".join(c if " " < c < "\x7f" else urllib.parse.quote(c) for c in path)
-        except UnicodeEncodeError:
-            sent = urllib.parse.quote(path, safe="/?=&:%", encoding="latin-1")
-        refused(yard, path[:80], yard.get(sent), named)
-        count += 1
+        refused(path[:80], yard.get(urllib.parse.quote(path, safe="/?=&:%'", encoding="latin-1")), named)
     for extra, named in LOG_CASES:
-        body = {"resourceNames": ["projects/demo"], "filter": 'resource.type="ml_job"', **extra}
-        refused(yard, str(extra)[:60], yard.call("POST", "/v2/entries:list", body), named)
-        count += 1
+        body = {"resourceNames": ["projects/trainyard"], "filter": 'resource.type="ml_job"', **extra}
+        refused(str(extra)[:60], yard.call("POST", "/v2/entries:list", body), named)
     for method in ("PUT", "PATCH", "DELETE"):
-        refused(yard, method, yard.call(method, JOBS, valid()), None)
-        count += 1
-    refused(yard, "body over the limit", yard.call("POST", JOBS, b" " * (17 * MB)), None)
-    for headers in PAGE_CASES:
-        reply = yard.call("POST", JOBS, valid(), headers=headers)
-        refused(yard, str(headers), reply, None)
-        assert not [h for h in reply.headers if h.startswith("access-control")], reply.headers
-        count += 1
-    preflight = yard.call("OPTIONS", JOBS, headers={"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"})
-    refused(yard, "preflight", preflight, None)
-    assert not [h for h in preflight.headers if h.startswith("access-control")], preflight.headers
+        refused(method, yard.call(method, JOBS, valid()))
+    refused("body over the limit", yard.call("POST", JOBS, b" " * (17 * MB)))
+    for headers in PAGE_CASES + [{"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}]:
+        method = "OPTIONS" if "Access-Control-Request-Method" in headers else "POST"
+        reply = yard.call(method, JOBS, valid(), headers=headers)
+        refused(f"{method} {headers}", reply)
+        if [name for name in reply.headers if name.startswith("access-control")]:
+            wrong.append(f"{headers}: {reply.headers}")
     for label, data in RAW_CASES.items():
-        got = raw(yard, data)
-        assert got == b"" or got[9:10] == b"4", f"{label}: {got[:200]!r}"
         count += 1
-    return count + 2
+        got = raw(yard, data)
+        if got and got[9:10] != b"4" and got[9:12] != b"505":  # 505: no such version of HTTP
+            wrong.append(f"{label}: {got[:200]!r}")
+    return count, wrong
 
 
 @pytest.mark.slow
@@ -265,8 +269,8 @@ def test_three_hundred_malformed_requests(yard):
     assert before.status == 200, f"the valid request is not: {before}"
     yard.wait(before.json["name"])
     yard.call("DELETE", f"/v1/{before.json['name']}")
-    count = send_all(yard)
-    print(f"{count} malformed requests")
+    count, wrong = send_all(yard)
+    assert not wrong, f"{len(wrong)} of {count}:\n" + "\n".join(wrong)
     assert count >= 300
     assert yard.list() == [] and yard.get("/healthz").status == 200
     assert not any((yard.data / "jobs").iterdir()) if (yard.data / "jobs").exists() else True

@@ -109,7 +109,8 @@ def check(yard, witness, seconds=60, slots=64):
     left = [mark for mark in marks_alive() if mark[0] in ids]
     assert not left, f"J2: processes of finished jobs are alive: {left}"
 
-    for name, given in witness.given.items():
+    for name, given in list(witness.given.items()):
+        given = list(given)  # the witness may still be reading
         readable = witness.all_log(name)
         assert readable[: len(given)] == given, (
             f"J3: {name}: a reader was given {given[:5]}... ({len(given)}), now readable {readable[:5]}... ({len(readable)})")

@@ -1,0 +1,167 @@
+/* doctor.c -- what works on this machine and what does not, in words a user can act on. */
+#include "cli/cli_int.h"
+
+#include <dlfcn.h>
+#include <sys/statvfs.h>
+
+#include "exec/exec.h"
+
+enum mark { GOOD, NOTE, BAD };
+
+struct findings {
+    json_t *list; /* {"check", "result", "detail"} */
+    bool bad;
+};
+
+static void found(struct findings *f, enum mark mark, const char *check, const char *detail)
+{
+    static const char *const results[] = {"ok", "note", "missing"};
+    f->bad |= mark == BAD;
+    json_array_append_new(f->list, json_pack("{s:s, s:s, s:s}", "check", check, "result",
+                                             results[mark], "detail", detail));
+}
+
+static void look_at_server(struct cli *c, struct findings *f)
+{
+    json_t *reply;
+    ty_err err = cli_target(c);
+    if (err == TY_OK)
+        err = cli_call(c, HTTP_GET, "/healthz", TY_STR(""), 2000, &reply);
+    if (err == TY_OK) {
+        json_decref(reply);
+        found(f, GOOD, "server",
+              ty_format(c->arena, "answers at %s, data in %s", c->url, c->data_dir));
+        return;
+    }
+    found(f, NOTE, "server",
+          ty_format(c->arena, "none answers at %s (%s); start one with: trainyard serve",
+                    c->url != NULL ? c->url : "TRAINYARD_URL", ty_err_message()));
+}
+
+static void look_at_isolation(struct cli *c, struct findings *f)
+{
+    const char *how = exec_isolation();
+    bool sweep = strcmp(how, "sweep") == 0;
+    found(f, sweep ? NOTE : GOOD, "isolation",
+          sweep ? "no PID namespaces here: what a job leaves behind is found by a mark in its "
+                  "environment"
+                : ty_format(c->arena, "%s: nothing of a job outlives it", how));
+}
+
+static void look_at_peers(struct cli *c, struct findings *f)
+{
+    if (http_peer_init() != TY_OK)
+        found(f, BAD, "peer check",
+              ty_format(c->arena, "%s; the server will not start", ty_err_message()));
+    else
+        found(f, GOOD, "peer check",
+              ty_format(c->arena, "by %s: only processes of your own user get an answer",
+                        http_peer_method()));
+}
+
+static void look_at_library(struct cli *c, struct findings *f, const char *file,
+                            const char *package)
+{
+    void *lib = dlopen(file, RTLD_LAZY | RTLD_LOCAL);
+    if (lib != NULL)
+        dlclose(lib);
+    found(f, lib != NULL ? GOOD : BAD, file,
+          lib != NULL ? "can be loaded"
+                      : ty_format(c->arena, "cannot be loaded; Debian package %s has it", package));
+}
+
+static void look_at_ports(struct cli *c, struct findings *f, const struct ty_config *config)
+{
+    ty_str text, low, high;
+    int64_t first, last;
+    const char *range =
+        ty_format(c->arena, "%" PRId64 "-%" PRId64, config->port_first, config->port_last);
+    if (ty_file_read(AT_FDCWD, "/proc/sys/net/ipv4/ip_local_port_range", 256, c->arena, &text) !=
+        TY_OK)
+        return;
+    high = ty_str_trim(text);
+    ty_str_split(&high, '\t', &low);
+    if (ty_parse_i64(low, &first) != TY_OK || ty_parse_i64(ty_str_trim(high), &last) != TY_OK)
+        return;
+    bool apart = config->port_last < first || config->port_first > last;
+    found(f, apart ? GOOD : NOTE, "replica ports",
+          apart ? ty_format(c->arena, "%s, apart from those the system gives out", range)
+                : ty_format(c->arena,
+                            "%s overlaps what the system gives out (%" PRId64 "-%" PRId64
+                            "); set port_first and port_last in %s/trainyard.conf",
+                            range, first, last, c->data_dir));
+    found(
+        f, NOTE, "open ports",
+        ty_format(c->arena,
+                  "TensorFlow replicas listen on ALL interfaces, without authentication. Close "
+                  "ports %s to other machines:\n"
+                  "  nft add table inet trainyard\n"
+                  "  nft 'add chain inet trainyard input { type filter hook input priority 0; }'\n"
+                  "  nft 'add rule inet trainyard input iifname != \"lo\" tcp dport %s drop'\n"
+                  "or, with iptables (and the same with ip6tables):\n"
+                  "  iptables -I INPUT ! -i lo -p tcp --dport %" PRId64 ":%" PRId64 " -j DROP",
+                  range, range, config->port_first, config->port_last));
+}
+
+static void look_at_disk(struct cli *c, struct findings *f, const struct ty_config *config)
+{
+    struct statvfs fs;
+    const char *dir = c->data_dir;
+    if (statvfs(dir, &fs) != 0) {
+        found(f, NOTE, "disk", ty_format(c->arena, "no data folder at %s yet", dir));
+        return;
+    }
+    uint64_t free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
+    bool enough = free_bytes > (uint64_t)config->disk_reserve_bytes;
+    found(f, enough ? GOOD : BAD, "disk",
+          ty_format(c->arena,
+                    "%" PRIu64 " MiB free at %s; new jobs are refused below %" PRId64 " MiB",
+                    free_bytes >> 20, dir, config->disk_reserve_bytes >> 20));
+}
+
+static void look_at_shell(struct cli *c, struct findings *f)
+{
+    bool on = getenv("TRAINYARD_ENV") != NULL;
+    found(f, NOTE, "this shell",
+          on ? ty_format(c->arena, "Google's clients are pointed at %s", getenv("TRAINYARD_URL"))
+             : "Google's clients are not pointed here; eval \"$(trainyard env)\" does it");
+}
+
+static void print_findings(const struct findings *f)
+{
+    json_t *finding;
+    size_t i;
+    json_array_foreach (f->list, i, finding) {
+        printf("%-8s %-22s %s\n", json_string_value(json_object_get(finding, "result")),
+               json_string_value(json_object_get(finding, "check")),
+               json_string_value(json_object_get(finding, "detail")));
+    }
+}
+
+int cli_doctor(struct cli *c)
+{
+    struct findings f = {.list = json_array()};
+    struct ty_config config;
+    ty_str text;
+    int status = CLI_OK;
+    c->data_dir = cli_data_dir(c);
+    ty_config_init(&config, c->arena);
+    const char *path = ty_format(c->arena, "%s/trainyard.conf", c->data_dir);
+    if (ty_file_read(AT_FDCWD, path, 1 << 20, c->arena, &text) == TY_OK &&
+        ty_config_parse(&config, c->arena, path, text) != TY_OK)
+        found(&f, BAD, "settings", ty_err_message());
+    look_at_server(c, &f);
+    look_at_isolation(c, &f);
+    look_at_peers(c, &f);
+    look_at_library(c, &f, "libmicrohttpd.so.12", "libmicrohttpd12");
+    look_at_library(c, &f, "libcrypto.so.3", "libssl3");
+    look_at_disk(c, &f, &config);
+    look_at_shell(c, &f);
+    look_at_ports(c, &f, &config);
+    if (cli_arg(&c->args, "format").len > 0)
+        status = cli_print(c, f.list, "yaml");
+    else
+        print_findings(&f);
+    json_decref(f.list);
+    return status != CLI_OK ? status : f.bad ? CLI_FAILED : CLI_OK;
+}

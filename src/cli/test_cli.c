@@ -1,0 +1,579 @@
+/* test_cli.c -- flags, specs, output and the shell lines of env. */
+#define TY_SEAM /* runs shells */
+#include "base/test.h"
+
+#include "cli/cli_int.h"
+#include "wire/wire.h"
+
+static struct ty_arena arena;
+
+static int arena_close(void **state)
+{
+    (void)state;
+    ty_arena_clear(&arena);
+    return 0;
+}
+
+/* Parse "a|b|c" as the words after `command`. */
+static ty_err parse(const char *command, const char *line, struct cli_args *ret_args)
+{
+    char *argv[32];
+    int argc = 0;
+    ty_str rest = ty_str_of(line), word;
+    bool more = rest.len > 0;
+    while (more) {
+        more = ty_str_split(&rest, '\x1f', &word);
+        argv[argc++] = ty_cstr(&arena, word);
+    }
+    const struct cli_command *cmd = cli_command_named(ty_str_of(command));
+    assert_non_null(cmd);
+    return cli_args_parse(&arena, cmd, argc, argv, ret_args);
+}
+#define CREATE "ai custom-jobs create"
+#define LIST   "ai custom-jobs list"
+#define SEP    "\x1f"
+
+static void assert_str(ty_str have, const char *want)
+{
+    if (!ty_str_is(have, want))
+        fail_msg("'" TY_STR_FMT "' is not '%s'", TY_STR_ARG(have), want);
+}
+
+static void assert_json(const json_t *have, const char *want)
+{
+    json_t *wanted;
+    assert_ok(wire_json_parse(ty_str_of(want), &wanted));
+    char *text = json_dumps(have, JSON_SORT_KEYS);
+    if (!json_equal((json_t *)have, wanted))
+        fail_msg("%s\nis not\n%s", text, want);
+    free(text);
+    json_decref(wanted);
+}
+
+/* ---- flags ---- */
+
+static void flags_both_forms(void **state)
+{
+    (void)state;
+    struct cli_args args;
+    assert_ok(parse(LIST, "--region=us-east1" SEP "--limit" SEP "3" SEP "--uri", &args));
+    assert_str(cli_arg(&args, "region"), "us-east1");
+    assert_int_equal(cli_arg_int(&args, "limit", 0), 3);
+    assert_true(cli_arg_on(&args, "uri"));
+    assert_false(cli_arg_given(&args, "filter"));
+    assert_ok(parse(LIST, "--region=a" SEP "--region=b", &args));
+    assert_str(cli_arg(&args, "region"), "b");
+    assert_ok(parse(LIST, "--filter=a=b", &args));
+    assert_str(cli_arg(&args, "filter"), "a=b");
+}
+
+static void flags_booleans_can_be_negated(void **state)
+{
+    (void)state;
+    struct cli_args args;
+    assert_ok(parse(CREATE, "--enable-web-access" SEP "--no-enable-web-access", &args));
+    assert_true(cli_arg_given(&args, "enable-web-access"));
+    assert_false(cli_arg_on(&args, "enable-web-access"));
+    assert_ok(parse(CREATE, "--enable-web-access=false", &args));
+    assert_false(cli_arg_on(&args, "enable-web-access"));
+    assert_err(TY_INVALID_ARGUMENT, parse(CREATE, "--enable-web-access=maybe", &args));
+    assert_err(TY_INVALID_ARGUMENT, parse(CREATE, "--no-region", &args));
+}
+
+static void flags_unknown_names_the_nearest(void **state)
+{
+    (void)state;
+    struct cli_args args;
+    assert_err(TY_INVALID_ARGUMENT, parse(CREATE, "--display-nam=x", &args));
+    assert_non_null(strstr(ty_err_message(), "did you mean '--display-name'"));
+    assert_err(TY_INVALID_ARGUMENT, parse(CREATE, "--zzzzzzzzzzzz=x", &args));
+    assert_null(strstr(ty_err_message(), "did you mean"));
+}
+
+static void flags_missing_and_bad_values(void **state)
+{
+    (void)state;
+    struct cli_args args;
+    assert_err(TY_INVALID_ARGUMENT, parse(CREATE, "--region", &args));
+    assert_non_null(strstr(ty_err_message(), "--region"));
+    assert_err(TY_INVALID_ARGUMENT, parse(CREATE, "--args" SEP "--x=1", &args));
+    assert_non_null(strstr(ty_err_message(), "needs '='"));
+    assert_err(TY_INVALID_ARGUMENT, parse(LIST, "--limit=many", &args));
+    assert_err(TY_INVALID_ARGUMENT, parse(LIST, "--limit=0", &args));
+    assert_err(TY_INVALID_ARGUMENT, parse(LIST, "extra", &args));
+    assert_err(TY_INVALID_ARGUMENT, parse(LIST, "-x", &args));
+    assert_err(TY_INVALID_ARGUMENT, parse("ai custom-jobs describe", "1" SEP "2", &args));
+    assert_ok(parse("ai custom-jobs describe", "--" SEP "--5", &args));
+    assert_str(args.positional, "--5");
+}
+
+static void flags_list_with_other_delimiter(void **state)
+{
+    (void)state;
+    struct cli_item *items;
+    assert_ok(cli_list_split(&arena, TY_STR("^|^--x=1,2|--y"), &items));
+    assert_str(items->value, "--x=1,2");
+    assert_str(items->next->value, "--y");
+    assert_null(items->next->next);
+    assert_ok(cli_list_split(&arena, TY_STR("^--^a,b--c"), &items));
+    assert_str(items->value, "a,b");
+    assert_str(items->next->value, "c");
+    assert_ok(cli_list_split(&arena, TY_STR("^alone"), &items));
+    assert_str(items->value, "^alone");
+    assert_ok(cli_list_split(&arena, TY_STR("a,,b"), &items));
+    assert_str(items->next->value, "");
+    assert_ok(cli_list_split(&arena, TY_STR(""), &items));
+    assert_null(items);
+    assert_err(TY_INVALID_ARGUMENT, cli_list_split(&arena, TY_STR("^^a"), &items));
+}
+
+static void flags_dict_with_other_delimiter(void **state)
+{
+    (void)state;
+    struct cli_item *items;
+    assert_ok(cli_dict_split(&arena, "labels", TY_STR("^:^a=1,2:b=x=y"), &items));
+    assert_str(items->key, "a");
+    assert_str(items->value, "1,2");
+    assert_str(items->next->key, "b");
+    assert_str(items->next->value, "x=y");
+    assert_err(TY_INVALID_ARGUMENT, cli_dict_split(&arena, "labels", TY_STR("a=1,2"), &items));
+    assert_non_null(strstr(ty_err_message(), "--labels: '2' is not KEY=VALUE"));
+    assert_err(TY_INVALID_ARGUMENT, cli_dict_split(&arena, "labels", TY_STR("a=1,a=2"), &items));
+    assert_non_null(strstr(ty_err_message(), "'a' is there twice"));
+}
+
+/* ---- commands ---- */
+
+static void commands_are_found_with_flags_before_them(void **state)
+{
+    (void)state;
+    char *argv[] = {"--project",     "p",           "beta", "ai",
+                    "--format=json", "custom-jobs", "list", "--limit=1"};
+    bool is_word[8] = {0}, want[8] = {false, false, true, true, false, true, true, false};
+    const struct cli_command *cmd = cli_command_find(8, argv, is_word);
+    assert_non_null(cmd);
+    assert_string_equal(cmd->words, LIST);
+    assert_memory_equal(is_word, want, sizeof(want));
+    char *none[] = {"ai", "models", "list"};
+    assert_null(cli_command_find(3, none, is_word));
+}
+
+/* Each flag of the table is in the help of its command and is taken by the parser; each "--name" in
+ * that help is a flag of it. */
+static void commands_help_and_parser_agree(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < cli_command_count; i++) {
+        const struct cli_command *cmd = &cli_commands[i];
+        struct ty_buf help;
+        ty_buf_init(&help, 1 << 16);
+        cli_command_help(cmd, &help);
+        for (const struct cli_flag *f = cmd->flags; f->name != NULL; f++) {
+            struct cli_args args;
+            assert_non_null(strstr(help.ptr, ty_format(&arena, "\n  --%s", f->name)));
+            const char *value = f->kind == CLI_BOOL ? "" : f->kind == CLI_INT ? "=1" : "=a=b";
+            assert_ok(parse(cmd->words, ty_format(&arena, "--%s%s", f->name, value), &args));
+            assert_true(cli_arg_given(&args, f->name));
+            assert_true(f->help[0] != '\0');
+        }
+        for (const char *p = help.ptr; (p = strstr(p, "--")) != NULL; p++) {
+            size_t n = strspn(p + 2, "abcdefghijklmnopqrstuvwxyz-");
+            if (n > 0 && cli_flag_find(cmd, (ty_str){p + 2, n}) == NULL)
+                fail_msg("help of '%s' names '--%.*s', which it does not take", cmd->words, (int)n,
+                         p + 2);
+            p += n;
+        }
+        ty_buf_clear(&help);
+    }
+}
+
+static void commands_are_all_in_the_general_help(void **state)
+{
+    (void)state;
+    struct ty_buf help;
+    ty_buf_init(&help, 1 << 16);
+    cli_general_help(&help);
+    for (size_t i = 0; i < cli_command_count; i++)
+        assert_non_null(strstr(help.ptr, ty_format(&arena, "\n  %s ", cli_commands[i].words)));
+    ty_buf_clear(&help);
+}
+
+static void commands_wrong_use_is_2(void **state)
+{
+    (void)state;
+    char *lines[][6] = {{"trainyard", "bogus"},
+                        {"trainyard", "ai", "custom-jobs", "creat"},
+                        {"trainyard", "ai", "custom-jobs", "list", "--bogus"},
+                        {"trainyard", "ai", "custom-jobs", "describe"},
+                        {"trainyard", "ai", "custom-jobs", "create", "--display-name=x"},
+                        {"trainyard", "ai", "custom-jobs", "list", "--format=bogus"},
+                        {"trainyard", "help", "bogus"},
+                        {"trainyard"}};
+    int keep = dup(STDERR_FILENO), none = open("/dev/null", O_WRONLY);
+    dup2(none, STDERR_FILENO);
+    int statuses[TY_COUNT(lines)];
+    for (size_t i = 0; i < TY_COUNT(lines); i++) {
+        int argc = 0;
+        while (argc < 6 && lines[i][argc] != NULL)
+            argc++;
+        statuses[i] = cli_main(argc, lines[i]);
+    }
+    dup2(keep, STDERR_FILENO);
+    close(keep);
+    close(none);
+    for (size_t i = 0; i < TY_COUNT(lines); i++)
+        if (statuses[i] != CLI_USAGE)
+            fail_msg("line %zu: exit status %d", i, statuses[i]);
+}
+
+/* ---- specs ---- */
+
+static json_t *body_of(const char *line, const char *yaml)
+{
+    struct cli_args args;
+    json_t *pools, *spec = NULL, *body;
+    assert_ok(parse(CREATE, line, &args));
+    assert_ok(cli_pools_from_flags(&arena, &args, &pools));
+    if (yaml != NULL)
+        assert_ok(cli_spec_from_yaml(ty_str_of(yaml), "job.yaml", &spec));
+    assert_ok(cli_job_build(&arena, &args, spec, pools, &body));
+    return body;
+}
+
+static void spec_from_flags(void **state)
+{
+    (void)state;
+    json_t *body =
+        body_of("--display-name=t1" SEP
+                "--worker-pool-spec=machine-type=n1-standard-4,container-image-uri=img:1" SEP
+                "--worker-pool-spec=" SEP
+                "--worker-pool-spec=replica-count=2,machine-type=m,container-image-uri=i,"
+                "accelerator-type=NVIDIA_TESLA_T4" SEP "--args=^|^--x=1,2|--y" SEP
+                "--command=sh,-c" SEP "--labels=a=b,c=d" SEP "--labels=e=f",
+                NULL);
+    assert_json(body,
+                "{\"displayName\":\"t1\",\"labels\":{\"a\":\"b\",\"c\":\"d\",\"e\":\"f\"},"
+                "\"jobSpec\":{\"workerPoolSpecs\":["
+                "{\"machineSpec\":{\"machineType\":\"n1-standard-4\"},\"replicaCount\":\"1\","
+                "\"containerSpec\":{\"imageUri\":\"img:1\",\"args\":[\"--x=1,2\",\"--y\"],"
+                "\"command\":[\"sh\",\"-c\"]}},{},"
+                "{\"machineSpec\":{\"machineType\":\"m\",\"acceleratorType\":\"NVIDIA_TESLA_T4\","
+                "\"acceleratorCount\":1},\"replicaCount\":\"2\",\"containerSpec\":{\"imageUri\":"
+                "\"i\",\"args\":[\"--x=1,2\",\"--y\"],\"command\":[\"sh\",\"-c\"]}}]}}");
+    json_decref(body);
+}
+
+static void spec_python_package(void **state)
+{
+    (void)state;
+    json_t *body = body_of(
+        "--display-name=p" SEP "--worker-pool-spec=executor-image-uri=e,python-module=m.t" SEP
+        "--python-package-uris=gs://b/p.tar.gz" SEP "--args=-v" SEP "--command=ignored",
+        NULL);
+    assert_json(body, "{\"displayName\":\"p\",\"jobSpec\":{\"workerPoolSpecs\":[{\"replicaCount\":"
+                      "\"1\",\"pythonPackageSpec\":{\"executorImageUri\":\"e\",\"pythonModule\":"
+                      "\"m.t\",\"packageUris\":[\"gs://b/p.tar.gz\"],\"args\":[\"-v\"]}}]}}");
+    json_decref(body);
+}
+
+static const char YAML[] = "workerPoolSpecs:\n"
+                           "  machineSpec: {machineType: m}\n"
+                           "  containerSpec: {imageUri: host, command: [echo], args: [file]}\n"
+                           "service_account: from@file\n"
+                           "network: from-file\n";
+
+static void spec_flags_win_over_the_file(void **state)
+{
+    (void)state;
+    json_t *body = body_of("--display-name=y" SEP "--args=flag" SEP
+                           "--service-account=from@flag" SEP "--enable-web-access",
+                           YAML);
+    assert_json(body,
+                "{\"displayName\":\"y\",\"jobSpec\":{\"workerPoolSpecs\":[{\"machineSpec\":{"
+                "\"machineType\":\"m\"},\"containerSpec\":{\"imageUri\":\"host\",\"command\":["
+                "\"echo\"],\"args\":[\"flag\"]}}],\"serviceAccount\":\"from@flag\",\"network\":"
+                "\"from-file\",\"enableWebAccess\":true}}");
+    json_decref(body);
+}
+
+static void spec_pools_of_flags_replace_those_of_the_file(void **state)
+{
+    (void)state;
+    json_t *body =
+        body_of("--display-name=y" SEP "--worker-pool-spec=container-image-uri=other", YAML);
+    assert_json(cli_json_at(body, TY_STR("jobSpec.workerPoolSpecs")),
+                "[{\"replicaCount\":\"1\",\"containerSpec\":{\"imageUri\":\"other\"}}]");
+    json_decref(body);
+}
+
+static void spec_mistakes_are_named(void **state)
+{
+    static const struct {
+        const char *spec, *named;
+    } cases[] = {
+        {"", "first one is empty"},
+        {"bogus=1", "'bogus'"},
+        {"replica-cout=1,container-image-uri=i", "did you mean 'replica-count'"},
+        {"machine-type=m", "container-image-uri"},
+        {"container-image-uri=i,executor-image-uri=e", "exactly one"},
+        {"executor-image-uri=e", "python-module"},
+        {"container-image-uri=i,python-module=m", "python-module"},
+        {"container-image-uri=i,accelerator-count=1", "accelerator-type"},
+        {"container-image-uri=i,replica-count=two", "replica-count"},
+        {"container-image-uri=i,replica-count=-1", "replica-count"},
+        {"container-image-uri=i,local-package-path=.", "local-package-path"},
+        {"container-image-uri=\xff", "UTF-8"},
+    };
+    (void)state;
+    for (size_t i = 0; i < TY_COUNT(cases); i++) {
+        struct cli_args args;
+        json_t *pools;
+        assert_ok(parse(CREATE, ty_format(&arena, "--worker-pool-spec=%s", cases[i].spec), &args));
+        assert_err(TY_INVALID_ARGUMENT, cli_pools_from_flags(&arena, &args, &pools));
+        if (strstr(ty_err_message(), cases[i].named) == NULL)
+            fail_msg("'%s': '%s' does not name '%s'", cases[i].spec, ty_err_message(),
+                     cases[i].named);
+    }
+}
+
+static void spec_bad_files_are_named(void **state)
+{
+    static const char *const texts[] = {"workerPoolSpecs: [", "- a list", "", "a: &a [*a]"};
+    (void)state;
+    for (size_t i = 0; i < TY_COUNT(texts); i++) {
+        json_t *spec;
+        assert_err(TY_INVALID_ARGUMENT, cli_spec_from_yaml(ty_str_of(texts[i]), "job.yaml", &spec));
+        assert_non_null(strstr(ty_err_message(), "job.yaml"));
+    }
+}
+
+static void job_names_in_both_forms(void **state)
+{
+    (void)state;
+    struct cli c = {.arena = &arena, .project = "p", .region = "r"};
+    ty_str id;
+    assert_ok(cli_job_name(&c, TY_STR("123"), &id));
+    assert_str(id, "123");
+    assert_string_equal(c.project, "p");
+    assert_ok(cli_job_name(&c, TY_STR("projects/a/locations/b/customJobs/7"), &id));
+    assert_str(id, "7");
+    assert_string_equal(c.project, "a");
+    assert_string_equal(c.region, "b");
+    assert_err(TY_INVALID_ARGUMENT, cli_job_name(&c, TY_STR("a/b"), &id));
+    assert_err(TY_INVALID_ARGUMENT,
+               cli_job_name(&c, TY_STR("projects/a/locations/b/models/7"), &id));
+    assert_ok(cli_job_name(&c, TY_STR("a?b"), &id));
+    assert_str(id, "a%3Fb");
+}
+
+/* ---- env ---- */
+
+/* Run a script in `shell` and return what it printed. */
+static const char *shell(const char *program, const char *script)
+{
+    int fds[2];
+    assert_int_equal(pipe(fds), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        dup2(fds[1], STDOUT_FILENO);
+        close(fds[0]);
+        close(fds[1]);
+        execlp(program, program, "-c", script, (char *)NULL);
+        _exit(127);
+    }
+    close(fds[1]);
+    struct ty_buf b;
+    char part[4096];
+    ssize_t n;
+    ty_buf_init(&b, 1 << 20);
+    while ((n = read(fds[0], part, sizeof(part))) > 0)
+        ty_buf_add(&b, part, (size_t)n);
+    close(fds[0]);
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    const char *text = ty_cstr(&arena, ty_buf_str(&b));
+    ty_buf_clear(&b);
+    return text;
+}
+
+static void env_quoting_survives_the_shell(void **state)
+{
+    static const char *const values[] = {
+        "plain", "", "it's", "a b\t$HOME `id` \"x\" \\", "'", "''", "new\nline", "*", "~", "!"};
+    (void)state;
+    for (size_t i = 0; i < TY_COUNT(values); i++) {
+        struct ty_buf b;
+        ty_buf_init(&b, 4096);
+        cli_shell_quote(&b, values[i]);
+        const char *script = ty_format(&arena, "x=%s; printf '%%s' \"$x\"", b.ptr);
+        assert_string_equal(shell("sh", script), values[i]);
+        assert_string_equal(shell("bash", script), values[i]);
+        ty_buf_clear(&b);
+    }
+}
+
+/* `env` as a function of the test's own process, so that the shell below can call it: this very
+ * program, run as "test_cli --as-trainyard ...". */
+static char self_path[PATH_MAX];
+
+static void env_round_trip(void **state)
+{
+    static const char script[] =
+        "set -eu\n"
+        "export PATH=\"$PATH\" PYTHONPATH=\"/my libs:/o'ther\" CLOUDSDK_CORE_PROJECT=\"it's "
+        "mine\"\n"
+        "export GOOGLE_CLOUD_PROJECT=real CLOUDSDK_CONFIG=/home/me/gcloud TRAINYARD_URL=\n"
+        "t() { \"$SELF\" --as-trainyard env --data \"$DIR\" \"$@\" 2>/dev/null; }\n"
+        "dump() { env -0 | sort -z | tr '\\0\\n' '\\n_' | grep -vE '^(_|SHLVL|OLDPWD|PWD)='; }\n"
+        "before=$(dump)\n"
+        "eval \"$(t)\"\n"
+        "case $PATH in \"$DIR\"/client/bin:*) ;; *) echo path: $PATH; exit 0;; esac\n"
+        "test \"$PYTHONPATH\" = \"$DIR/client/python:/my libs:/o'ther\" || echo python: "
+        "$PYTHONPATH\n"
+        "test \"${CLOUDSDK_CORE_PROJECT-none}\" = none || echo project is still set\n"
+        "test \"$CLOUDSDK_CONFIG\" = \"$DIR/client/gcloud\" || echo config: $CLOUDSDK_CONFIG\n"
+        "once=$(dump)\n"
+        "eval \"$(t)\"\n"
+        "test \"$(dump)\" = \"$once\" || echo the second env changed something\n"
+        "PATH=/venv/bin:$PATH\n"
+        "eval \"$(t --unset)\"\n"
+        "case $PATH in /venv/bin:*) PATH=${PATH#/venv/bin:};; *) echo lost the venv;; esac\n"
+        "test \"$(dump)\" = \"$before\" || { echo \"$before\"; echo -----; dump; }\n"
+        "undo=$(t --unset)\n"
+        "test -z \"$undo\" || echo the second --unset says $undo\n"
+        "test \"$(dump)\" = \"$before\" || echo the second --unset changed something\n";
+    char dir[] = "/tmp/test cli'.XXXXXX";
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    setenv("DIR", dir, 1);
+    setenv("SELF", self_path, 1);
+    const char *in_sh = shell("sh", script), *in_bash = shell("bash", script);
+    unsetenv("DIR");
+    unsetenv("SELF");
+    assert_ok(ty_remove_tree(AT_FDCWD, dir));
+    assert_string_equal(in_sh, "");
+    assert_string_equal(in_bash, "");
+}
+
+static void env_has_no_google_host(void **state)
+{
+    char dir[] = "/tmp/test_cli.XXXXXX";
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    assert_ok(ty_file_replace(AT_FDCWD, ty_format(&arena, "%s/url", dir),
+                              TY_STR("http://127.0.0.1:1\n"), 0600));
+    setenv("DIR", dir, 1);
+    setenv("SELF", self_path, 1);
+    const char *text =
+        shell("sh", "\"$SELF\" --as-trainyard env --data \"$DIR\" 2>&1 | tr -d \"'\"");
+    unsetenv("DIR");
+    unsetenv("SELF");
+    assert_ok(ty_remove_tree(AT_FDCWD, dir));
+    assert_null(strstr(text, "googleapis"));
+    assert_null(strstr(text, "google.com"));
+    assert_non_null(strstr(text, "export TRAINYARD_URL=http://127.0.0.1:1\n"));
+    assert_non_null(strstr(text, "no server answers at http://127.0.0.1:1"));
+    assert_non_null(strstr(text, "trainyard serve"));
+}
+
+/* ---- output ---- */
+
+static void output_values_by_dotted_key(void **state)
+{
+    (void)state;
+    json_t *job;
+    assert_ok(wire_json_parse(TY_STR("{\"name\":\"n\",\"jobSpec\":{\"a\":[1,\"x\"]},\"ok\":true}"),
+                              &job));
+    assert_string_equal(json_string_value(cli_json_at(job, TY_STR("name"))), "n");
+    assert_int_equal(json_array_size(cli_json_at(job, TY_STR("job_spec.a"))), 2);
+    assert_null(cli_json_at(job, TY_STR("name.deeper")));
+    assert_null(cli_json_at(job, TY_STR("nothing")));
+    json_decref(job);
+}
+
+/* ---- the settings file ---- */
+
+/* "#name = value" lines of the file: all settings, nothing else, and they are the defaults. */
+static void settings_file_has_every_setting(void **state)
+{
+    (void)state;
+    ty_str text, line;
+    struct ty_buf set;
+    size_t lines = 0, settings = 0;
+    bool more = true;
+    struct ty_config defaults, read;
+    ty_config_init(&defaults, &arena);
+    ty_config_init(&read, &arena);
+    ty_buf_init(&set, 1 << 16);
+    assert_ok(ty_file_read(AT_FDCWD, TRAINYARD_CONF, 1 << 16, &arena, &text));
+    while (more) {
+        more = ty_str_split(&text, '\n', &line);
+        if (line.len < 2 || line.ptr[0] != '#' || line.ptr[1] == ' ')
+            continue;
+        lines++;
+        ty_buf_adds(&set, ty_str_drop(line, 1));
+        ty_buf_addc(&set, '\n');
+    }
+    assert_ok(ty_config_parse(&read, &arena, TRAINYARD_CONF, ty_buf_str(&set)));
+#define SETTING_INT(name, def, min, max, doc)                                                      \
+    settings++;                                                                                    \
+    assert_int_equal(read.name, defaults.name);                                                    \
+    assert_non_null(strstr(ty_format(&arena, "\n%s", set.ptr), "\n" #name " = "));
+#define SETTING_STR(name, def, doc)                                                                \
+    settings++;                                                                                    \
+    assert_string_equal(read.name, defaults.name);                                                 \
+    assert_non_null(strstr(ty_format(&arena, "\n%s", set.ptr), "\n" #name " = "));
+#include "base/config.def"
+#undef SETTING_INT
+#undef SETTING_STR
+    assert_int_equal(lines, settings);
+    ty_buf_clear(&set);
+}
+
+#define CLI_TEST(name_, fn_)                                                                       \
+    {                                                                                              \
+        .name = (name_), .test_func = (fn_), .teardown_func = arena_close                          \
+    }
+
+static const struct CMUnitTest tests[] = {
+    CLI_TEST("flags/both_forms", flags_both_forms),
+    CLI_TEST("flags/booleans_can_be_negated", flags_booleans_can_be_negated),
+    CLI_TEST("flags/unknown_names_the_nearest", flags_unknown_names_the_nearest),
+    CLI_TEST("flags/missing_and_bad_values", flags_missing_and_bad_values),
+    CLI_TEST("flags/list_with_other_delimiter", flags_list_with_other_delimiter),
+    CLI_TEST("flags/dict_with_other_delimiter", flags_dict_with_other_delimiter),
+    CLI_TEST("commands/are_found_with_flags_before_them",
+             commands_are_found_with_flags_before_them),
+    CLI_TEST("commands/help_and_parser_agree", commands_help_and_parser_agree),
+    CLI_TEST("commands/are_all_in_the_general_help", commands_are_all_in_the_general_help),
+    CLI_TEST("commands/wrong_use_is_2", commands_wrong_use_is_2),
+    CLI_TEST("spec/from_flags", spec_from_flags),
+    CLI_TEST("spec/python_package", spec_python_package),
+    CLI_TEST("spec/flags_win_over_the_file", spec_flags_win_over_the_file),
+    CLI_TEST("spec/pools_of_flags_replace_those_of_the_file",
+             spec_pools_of_flags_replace_those_of_the_file),
+    CLI_TEST("spec/mistakes_are_named", spec_mistakes_are_named),
+    CLI_TEST("spec/bad_files_are_named", spec_bad_files_are_named),
+    CLI_TEST("job/names_in_both_forms", job_names_in_both_forms),
+    CLI_TEST("env/quoting_survives_the_shell", env_quoting_survives_the_shell),
+    CLI_TEST("env/round_trip", env_round_trip),
+    CLI_TEST("env/has_no_google_host", env_has_no_google_host),
+    CLI_TEST("output/values_by_dotted_key", output_values_by_dotted_key),
+    CLI_TEST("settings/file_has_every_setting", settings_file_has_every_setting),
+};
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "--as-trainyard") == 0) {
+        argv[1] = "trainyard";
+        return cli_main(argc - 1, argv + 1);
+    }
+    ssize_t n = readlink("/proc/self/exe", self_path, sizeof(self_path) - 1);
+    if (n < 0)
+        return 1;
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
+    return cmocka_run_group_tests_name("cli", tests, NULL, NULL) == 0 ? 0 : 1;
+}
