@@ -268,7 +268,7 @@ int cli_custom_jobs_list(struct cli *c)
 
 int cli_custom_jobs_describe(struct cli *c)
 {
-    const char *path;
+    const char *path = NULL;
     json_t *job;
     int status = begin(c, &path);
     if (status != CLI_OK)
@@ -283,7 +283,7 @@ int cli_custom_jobs_describe(struct cli *c)
 
 int cli_custom_jobs_cancel(struct cli *c)
 {
-    const char *path;
+    const char *path = NULL;
     json_t *nothing;
     int status = begin(c, &path);
     if (status != CLI_OK)

@@ -47,7 +47,7 @@ static ty_err text_new(const char *flag, ty_str text, json_t **ret_text)
 static ty_err list_new(struct ty_arena *a, const struct cli_args *args, const char *flag,
                        json_t **ret_list)
 {
-    json_t *list = json_array(), *text;
+    json_t *list = json_array(), *text = NULL;
     ty_err err = TY_OK;
     for (const struct cli_value *v = args->first; err == TY_OK && v != NULL; v = v->next) {
         struct cli_item *items = NULL;
@@ -301,7 +301,7 @@ static ty_err overlay_fields(const struct cli_args *args, json_t *spec)
       bools[] = {{"enable-web-access", "enableWebAccess"},
                  {"enable-dashboard-access", "enableDashboardAccess"}};
     for (size_t i = 0; i < TY_COUNT(texts); i++) {
-        json_t *text;
+        json_t *text = NULL;
         if (!cli_arg_given(args, texts[i].flag))
             continue;
         ty_err err = text_new(texts[i].flag, cli_arg(args, texts[i].flag), &text);
@@ -318,7 +318,7 @@ static ty_err overlay_fields(const struct cli_args *args, json_t *spec)
 ty_err cli_job_build(struct ty_arena *a, const struct cli_args *args, json_t *spec, json_t *pools,
                      json_t **ret_body)
 {
-    json_t *body = json_object(), *name, *labels;
+    json_t *body = json_object(), *name = NULL, *labels = NULL;
     bool from_flags = pools != NULL;
     if (spec == NULL)
         spec = json_object();
