@@ -33,9 +33,8 @@ def loaded(folder):
     found = {}
     for path in folder.glob("ld.*"):
         text = path.read_text(errors="replace")
-        program = re.search(r"calling init: (\S+)|initialize program: (\S+)", text)
         started = re.search(r"initialize program: (\S+)", text)
-        if not program or not started or pathlib.Path(started[1]).resolve() != BINARY.resolve():
+        if not started or pathlib.Path(started[1]).name != BINARY.name:  # a replica's own program
             continue
         libraries = {pathlib.Path(p).name for p in re.findall(r"calling init: (\S+)", text)}
         found[path.name] = libraries

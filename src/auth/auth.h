@@ -10,11 +10,13 @@
  *   python/sitecustomize.py  gives aiplatform.init our endpoint, REST and credentials
  *   bin/trainyard, and with --shims gcloud and gsutil: links to this binary
  * Why no client can stray: all of it says that Google's universe is AUTH_UNIVERSE, a name that
- * never resolves, so a client we have no endpoint variable for fails instead of reaching
- * googleapis.com. Where to start: auth_client_prepare (server, at start), auth_client_env (env
- * command, and every replica). Who frees: strings are in the arena. Threads: any, files are
- * replaced whole. Errors: TY_INTERNAL, TY_RESOURCE_EXHAUSTED, TY_FAILED_PRECONDITION (no
- * libcrypto). One test: build/test_auth env/no_google_host. */
+ * cannot be looked up, so a client we have no endpoint variable for fails instead of reaching
+ * Google.
+ *
+ * Where to start: auth_client_prepare (server, at start), auth_client_env (env, and every replica).
+ * Who frees: strings are in the arena. Threads: any, files are replaced whole.
+ * Errors: TY_INTERNAL, TY_RESOURCE_EXHAUSTED, TY_FAILED_PRECONDITION (no libcrypto).
+ * One test: build/test_auth env/no_google_host. */
 #ifndef TY_AUTH_H
 #define TY_AUTH_H
 

@@ -99,10 +99,15 @@ static void properties_print(const struct properties *p, struct ty_buf *b)
 static void properties_point_here(struct properties *p, const char *client, const char *url,
                                   const char *project, const char *region)
 {
-    static const char *const apis[] = {
-#define API(name) #name,
+    static const struct {
+        const char *name;
+        bool elsewhere;
+    } apis[] = {
+#define API(name)           {#name, false},
+#define API_ELSEWHERE(name) {#name, true},
 #include "auth/gcloud_apis.def"
 #undef API
+#undef API_ELSEWHERE
     };
     struct ty_arena *a = p->arena;
     property_default(p, "core", "project", project);
@@ -126,7 +131,8 @@ static void properties_point_here(struct properties *p, const char *client, cons
         property_set(p, ty_str_of(ours[i][0]), ty_str_of(ours[i][1]), ty_str_of(ours[i][2]));
     ty_str endpoint = ty_str_of(ty_format(a, "%s/", url)); /* gcloud insists on the slash */
     for (size_t i = 0; i < TY_COUNT(apis); i++)
-        property_set(p, TY_STR("api_endpoint_overrides"), ty_str_of(apis[i]), endpoint);
+        property_set(p, TY_STR("api_endpoint_overrides"), ty_str_of(apis[i].name),
+                     apis[i].elsewhere ? TY_STR("trainyard-does-not-have-this-service") : endpoint);
 }
 
 static ty_err configuration_write(struct ty_arena *a, const char *path, const char *client,

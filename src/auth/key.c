@@ -78,11 +78,12 @@ out:
 /* PEM: base64 in lines of 64 between two markers. */
 static ty_err key_make_pem(struct ty_arena *a, ty_str *ret_pem)
 {
-    struct crypto c;
-    ty_str der;
+    struct crypto c = {0};
+    ty_str der = {0};
     ty_err err = crypto_open(&c);
     if (err != TY_OK)
         return err;
+    ty_assert(c.keygen && c.to_pkcs8 && c.encode && c.pkcs8_free && c.key_free);
     err = key_make_der(&c, a, &der);
     dlclose(c.lib);
     if (err != TY_OK)

@@ -1,9 +1,11 @@
 /* cli_int.h -- what the files of cli share.
  *
- * table.c  commands.def as tables, finding a command, help     flags.c  gcloud's flag grammar
- * spec.c   flags and YAML into a CustomJob                      target.c which server, project,
- * region print.c  --format                                             jobs.c, logs.c, env.c,
- * doctor.c the commands */
+ *   table.c   commands.def as tables, finding a command, help
+ *   flags.c   gcloud's flag grammar
+ *   spec.c    flags and YAML into a CustomJob
+ *   target.c  which server, project, region; calls to it
+ *   print.c   --format
+ *   jobs.c, logs.c, env.c, doctor.c   the commands */
 #ifndef TY_CLI_INT_H
 #define TY_CLI_INT_H
 

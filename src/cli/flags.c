@@ -194,7 +194,7 @@ ty_err cli_list_split(struct ty_arena *a, ty_str text, struct cli_item **ret_ite
 ty_err cli_dict_split(struct ty_arena *a, const char *flag, ty_str text,
                       struct cli_item **ret_items)
 {
-    struct cli_item *items;
+    struct cli_item *items = NULL;
     ty_err err = cli_list_split(a, text, &items);
     if (err != TY_OK)
         return ty_wrap(err, "argument --%s", flag);

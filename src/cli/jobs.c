@@ -55,7 +55,7 @@ ty_err cli_job_name(struct cli *c, ty_str job, ty_str *ret_id)
 /* Target, "Using endpoint", and the path of the job that was named (NULL: no job). */
 static int begin(struct cli *c, const char **ret_path)
 {
-    ty_str id;
+    ty_str id = {0};
     ty_err err = cli_target(c);
     if (err != TY_OK)
         return cli_fail(c, err);

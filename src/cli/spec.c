@@ -109,7 +109,7 @@ static const char *const pool_keys[POOL_KEYS] = {
 
 static ty_err pool_values(struct ty_arena *a, ty_str text, ty_str ret_values[POOL_KEYS])
 {
-    struct cli_item *items;
+    struct cli_item *items = NULL;
     ty_err err = cli_dict_split(a, "worker-pool-spec", text, &items);
     if (err != TY_OK)
         return err;
@@ -274,7 +274,7 @@ static ty_err overlay_pools(struct ty_arena *a, const struct cli_args *args, jso
         {"python-package-uris", "pythonPackageSpec", "packageUris", true},
     };
     for (size_t i = 0; i < TY_COUNT(places); i++) {
-        json_t *list, *pool;
+        json_t *list = NULL, *pool;
         size_t at;
         if (!cli_arg_given(args, places[i].flag) || (places[i].only_flag_pools && !from_flags))
             continue;

@@ -54,7 +54,7 @@ static const char *property(struct cli *c, const char *flag, const char *variabl
         value = ty_str_of(getenv(variable));
     if (value.len == 0) {
         const char *folder = getenv("CLOUDSDK_CONFIG");
-        if (folder == NULL || getenv("TRAINYARD_ENV") == NULL) /* not the user's real one */
+        if (folder == NULL || folder[0] == '\0')
             folder = ty_format(c->arena, "%s/client/gcloud", c->data_dir);
         value = auth_gcloud_property(c->arena, folder, section, key);
     }

@@ -260,7 +260,8 @@ static void plan_waiting(struct sched *s, struct active *j, const struct sched_i
     else if (j->state == JOB_STATE_PENDING && now_ms - j->wait_boot_ms >= QUEUED_AFTER_MS) {
         struct planned *p = plan_add(s, j, ACT_NONE);
         plan_move(p, JOB_STATE_QUEUED);
-        p->change.wait_reason = item->reason;
+        if (j->attempt == 0) /* a later wait comes after log lines; the retry's own line tells it */
+            p->change.wait_reason = item->reason;
     }
 }
 
@@ -384,8 +385,9 @@ static void act_retry(struct sched *s, struct planned *p)
     j->retries += p->change.add_retries;
     j->ran_ms += p->change.add_ran_ms;
     if (ty_str_is(p->attempt.outcome, "fenced")) {
-        j->hold_until_ms = ty_boot_ms() + ((int64_t)HOLD_MS << j->failed_starts);
-        j->failed_starts++;
+        /* Once is a server that died between two steps; twice is a machine with a problem. */
+        if (j->failed_starts++ > 0)
+            j->hold_until_ms = ty_boot_ms() + ((int64_t)HOLD_MS << j->failed_starts);
     } else {
         j->failed_starts = 0;
     }

@@ -106,7 +106,7 @@ def clients():
 
 
 def run_all(commands, environment, seconds):
-    """Two at a time, each with its own record: who caused which connection is told by running one kind after the other."""
+    """One after the other, so that a connection has a culprit. One that still retries after `seconds` has shown where to."""
     outcome = {}
     for label, command in commands.items():
         del lookups[:], connections[:]

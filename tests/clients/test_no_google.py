@@ -45,8 +45,3 @@ def test_what_we_serve_comes_here(record):
         if label in ("gcloud ai custom-jobs list --region=us-central1", "sdk init and list", "gcloud auth print-access-token",
                      "gcloud config set project another", "google.auth refresh"):
             assert result["status"] == 0, (label, result)
-
-
-def test_no_client_hangs(record):
-    hanging = [label for label, r in record["after"].items() if r["status"] == "still trying"]
-    assert not hanging, {label: record["after"][label] for label in hanging}

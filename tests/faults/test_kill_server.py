@@ -57,9 +57,6 @@ def test_killed_at_random_moments(fault_yard, rng, long):
         stop.set()
         thread.join()
         assert not failure, failure
-        for name, expected in witness.accepted.items():
-            if expected == (fates.CANCELLED,):
-                yard.cancel(name)
         invariants.check(yard, witness, seconds=120)
         states = sorted(witness.final.values())
         print(f"{kills} kills, {len(states)} jobs:", {s: states.count(s) for s in set(states)})
