@@ -117,6 +117,8 @@ void entry_clear(struct entry *e);
 void entry_json(const struct entry *e, struct ty_buf *b);
 
 /* Does the filter take this entry? Members no entry has match nothing. */
+/* Values that a member cannot be compared with: TY_INVALID_ARGUMENT naming the byte. */
+TY_NODISCARD ty_err filter_check(const struct wire_filter *f);
 bool entry_matches(struct entry *e, const struct wire_filter *filter);
 
 /* ---- handlers ---- */

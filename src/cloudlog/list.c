@@ -138,6 +138,8 @@ static ty_err read_filter(const json_t *in, struct ty_arena *a, bool streaming, 
 {
     ty_str text = wire_json_get_str(in, "filter"), value;
     ty_err err = wire_filter_parse(a, streaming ? without_upper_bound(text) : text, &q->filter);
+    if (!err)
+        err = filter_check(q->filter);
     if (err)
         return err;
     if (wire_filter_equal(q->filter, TY_STR("resource.labels.job_id"), &value))

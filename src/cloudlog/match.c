@@ -1,4 +1,4 @@
-/* match.c -- what a filter sees of an entry.
+/* match.c -- what a filter sees of an entry, and which values it may compare with.
  *
  * Cloud Logging takes any path in a filter: one that no entry has matches nothing and is no error,
  * so nothing here is ever `unknown`. Times are compared as times and severities by their number;
@@ -154,4 +154,28 @@ bool entry_matches(struct entry *e, const struct wire_filter *filter)
 {
     const struct wire_filter_row row = {.get = get_member, .compare = compare_member, .data = e};
     return wire_filter_matches(filter, &row);
+}
+
+static bool any_member(const struct wire_filter_row *row, ty_str name, ty_str *ret_value,
+                       bool *ret_unknown)
+{
+    (void)row, (void)name, (void)ret_value, (void)ret_unknown;
+    return false;
+}
+
+static ty_err check_member(const struct wire_filter_row *row, ty_str name, bool order, ty_str value)
+{
+    (void)row, (void)order;
+    int64_t ignored;
+    bool time = ty_str_is(name, "timestamp") || wire_name_eq(name, TY_STR("receiveTimestamp"));
+    if (!time || wire_time_parse(value, &ignored) == TY_OK)
+        return TY_OK;
+    return ty_fail(TY_INVALID_ARGUMENT, "'%.*s' is not a time like 2026-01-31T12:00:00Z",
+                   (int)(value.len < 80 ? value.len : 80), value.ptr);
+}
+
+ty_err filter_check(const struct wire_filter *f)
+{
+    const struct wire_filter_row row = {.get = any_member, .check = check_member};
+    return wire_filter_check(f, &row);
 }

@@ -525,8 +525,8 @@ static void pages_join_to_the_whole(void **state)
     for (int size = 1; size <= 9; size++)
         assert_string_equal(all_pages(&y, filter, "asc", size), finished_lines);
     const char *back = all_pages(&y, filter, "desc", 1000);
-    assert_true(ty_str_starts(ty_str_of(back),
-                              TY_STR("Job completed successfully.|bye|loss|careful|hello|Starting")));
+    assert_true(ty_str_starts(
+        ty_str_of(back), TY_STR("Job completed successfully.|bye|loss|careful|hello|Starting")));
     for (int size = 1; size <= 9; size++)
         assert_string_equal(all_pages(&y, filter, "desc", size), back);
     yard_close(&y);

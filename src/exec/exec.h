@@ -1,16 +1,21 @@
-/* exec.h -- run an attempt: the launcher, the conductor, the replicas; and how the server sees
- * them.
+/* exec.h -- run an attempt: launcher, conductor, replicas; and how the server sees them.
  *
  * An attempt lives in a folder, data/jobs/<job>/<attempt>/:
  *   spec      the plan, JSON, written by the server before the start
- *   lock      POSIX record lock held by the conductor while it lives (never inherited): locked =
- * alive journal   created O_EXCL by the conductor before it starts anything, or by the server as
- * "fenced": who creates it decides log       all replicas' lines (joblog.h) ctl       Unix socket
- * of the conductor, for a server that comes back 0-0/ ...  each replica's working folder Where to
- * start: exec_plan_build, exec_launch, exec_attempt_look; conductor.c for the other side. Who
- * frees: plans are in an arena; fds are the caller's. Threads: the server calls from its scheduler
- * thread only. Errors: TY_UNAVAILABLE (launcher gone), TY_INTERNAL, TY_RESOURCE_EXHAUSTED (disk,
- * processes). One test: build/test_exec conductor/kill_leaves_nothing. */
+ *   lock      record lock held by the conductor while it lives (never inherited): locked = alive
+ *   journal   created O_EXCL by the conductor before it starts anything, or by the server as
+ *             "fenced": who creates it decides
+ *   log       all replicas' lines (joblog.h)
+ *   ctl       Unix socket of the conductor, for a server that comes back
+ *   0-0/ ...  each replica's working folder
+ *
+ * Where to start: exec_plan_build, exec_launch, exec_attempt_look; conductor.c for the other side.
+ * Who frees: plans are in an arena; fds are the caller's.
+ * Threads: the server calls from its scheduler thread only.
+ * Errors: TY_UNAVAILABLE (launcher or conductor gone), TY_INTERNAL, TY_RESOURCE_EXHAUSTED (disk,
+ * processes), TY_DATA_LOSS (a damaged journal), TY_FAILED_PRECONDITION (a newer program wrote it).
+ * TY_ISOLATION=sweep (or another of exec_isolation's names) forces one, for tests.
+ * One test: build/test_exec conductor/kill_leaves_nothing. */
 #ifndef TY_EXEC_H
 #define TY_EXEC_H
 
@@ -67,18 +72,20 @@ struct exec_launcher {
 };
 TY_NODISCARD ty_err exec_launcher_start(struct exec_launcher *l, const char *data_dir);
 void exec_launcher_stop(struct exec_launcher *l);
-/* main.c's "launch" command: never returns until the server is gone. */
+/* main.c's "launch" command. Returns when the server is gone; and, in a forked conductor, when its
+ * attempt has ended: either way the value is the exit status, to be returned from main at once. */
 int exec_launcher_main(int fd, const char *data_dir);
 
 /* Make the folder and its spec. */
 TY_NODISCARD ty_err exec_attempt_prepare(const char *data_dir, const struct exec_plan *plan);
-/* Ask for a conductor. *ret_fd is the connection to it: readable = the journal grew, end = look.
- * Nonblocking. */
+/* Ask for a conductor. *ret_fd is the connection to it, nonblocking. Bytes to read: 'j' the journal
+ * grew, 'l' the log grew (at most every 50 ms). Its end: the conductor is gone, or never came;
+ * look. TY_UNAVAILABLE: the launcher is gone; stop it and start another. */
 TY_NODISCARD ty_err exec_launch(struct exec_launcher *l, int64_t job_id, int attempt, int *ret_fd);
 /* Connect to a conductor that is already there. TY_NOT_FOUND: nobody listens. */
 TY_NODISCARD ty_err exec_attempt_connect(const char *data_dir, int64_t job_id, int attempt,
                                          int *ret_fd);
-/* Tell it to cancel. Asking twice is fine. */
+/* Tell it to cancel. Asking twice is fine. TY_UNAVAILABLE: it is gone; look. */
 TY_NODISCARD ty_err exec_attempt_cancel(int fd);
 
 enum exec_phase {
@@ -104,8 +111,9 @@ TY_NODISCARD ty_err exec_attempt_look(struct ty_arena *a, const char *data_dir, 
 /* Create the journal with "fenced". TY_ALREADY_EXISTS: a conductor was first; look again. Makes the
  * folder if it has to. */
 TY_NODISCARD ty_err exec_attempt_fence(const char *data_dir, int64_t job_id, int attempt);
-/* Kill what a lost conductor may have left where PID namespaces are not to be had (by the mark in
- * the environment). */
+/* After EXEC_LOST, before anything else uses its ports: wait until no process of the attempt is
+ * left (known by the mark in their environment), killing what is there; 10 s at most. The kernel is
+ * at it already where there are PID namespaces. */
 void exec_attempt_sweep(int64_t job_id, int attempt);
 /* Time of the newest line of an attempt's log; 0 when there is none. */
 int64_t exec_log_last_ns(const char *data_dir, int64_t job_id, int attempt);

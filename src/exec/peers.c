@@ -2,16 +2,18 @@
  *
  * One byte a message. To the server: 'j' the journal grew, 'l' the log grew. From it: 'c' cancel.
  * The first connection comes with the order to run; a server that comes back connects to `ctl`. A
- * byte carries no data, so one that cannot be sent because the peer has not read the last ones is
- * no loss, as long as it is not the only 'j': 'l' is sent only to a peer that has nothing unread.
- */
+ * byte carries no data, so an 'l' is as good as sent where many bytes are unread; the room that is
+ * left then is for 'j', which must not get lost. */
 #include "exec/exec_int.h"
 
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-enum { LOG_NEWS_MS = 50 };
+enum {
+    LOG_NEWS_MS = 50,
+    UNREAD_BYTES = 65536, /* as the kernel counts: some 80 messages of the 250 that fit */
+};
 
 ty_err peers_listen(struct conductor *c)
 {
@@ -65,7 +67,7 @@ void peers_tell(struct conductor *c, char what)
         int unread = 0;
         if (c->peers[i].fd < 0)
             continue;
-        if (what == 'l' && ioctl(c->peers[i].fd, SIOCOUTQ, &unread) == 0 && unread > 0)
+        if (what == 'l' && ioctl(c->peers[i].fd, SIOCOUTQ, &unread) == 0 && unread > UNREAD_BYTES)
             continue;
         send(c->peers[i].fd, &what, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
     }

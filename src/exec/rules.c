@@ -1,14 +1,13 @@
-/* rules.c -- what the end of a replica means for its job: Vertex's written rules as one pure
- * function.
+/* rules.c -- what the end of a replica means for its job: Vertex's written rules, a pure function.
  *
- *   chief ends with 0                    the job has succeeded
- *   another replica ends with 0          it is done; the job goes on
- *   status 6, 11, 134, 139, or SIGABRT,  looks transient: failed, the whole job may be tried again
- *     SIGSEGV
- *   killed while memory ran out          failed for good
- *   another status                       user's error: failed for good
- *   another signal                       that replica is restarted in place, RULES_RESTARTS times
- * at most, then as transient
+ *   chief ends with 0              the job has succeeded
+ *   another replica ends with 0    it is done; the job goes on
+ *   status 6, 11, 134, 139, or     looks transient: failed, the whole job may be tried again
+ *   SIGABRT, SIGSEGV
+ *   killed while memory ran out    failed for good
+ *   another status                 user's error: failed for good
+ *   another signal                 that replica is restarted in place, RULES_RESTARTS times at
+ *                                  most, then as transient
  *
  * disableRetries turns restarts and retries off; restartJobOnWorkerRestart turns a restart into a
  * retry of the whole job. Failures of user code have code INVALID_ARGUMENT, as on Vertex. */

@@ -1,7 +1,7 @@
 /* spec.c -- the plan as the file `spec`: how the server's decisions reach the conductor.
  *
  *   {"format":1, "timeoutMs":…, …, "env":[…],
- * "replicas":[{"pool":0,"index":0,"port":…,"argv":[…],"env":[…]}]}
+ *    "replicas":[{"pool":0, "index":0, "port":…, "argv":[…], "env":[…]}]}
  *
  * Most of the environment is the same for all replicas, so what their lists begin with in common is
  * written once, in the outer "env". The file is not synced: it is of use only to a conductor that

@@ -61,8 +61,8 @@ ty_err http_client_open(struct http_client *c, const char *url)
     text = ty_str_drop(text, scheme.len);
     if (ty_str_ends(text, TY_STR("/")))
         text.len--;
-    ty_str host;
-    int port;
+    ty_str host = {0};
+    int port = 0;
     ty_err err = host_split(text, &host, &port);
     if (err != TY_OK)
         return ty_wrap(err, "url '%s'", url);
@@ -137,8 +137,8 @@ static ty_err connect_to(const struct sockaddr *addr, socklen_t len, const char 
 
 static ty_err connect_unix(struct http_client *c, int64_t deadline_ms)
 {
-    struct sockaddr_un addr;
-    int dirfd;
+    struct sockaddr_un addr = {0};
+    int dirfd = -1;
     ty_err err = unix_address(c->socket_path, &addr, &dirfd);
     if (err == TY_NOT_FOUND)
         return ty_wrap(TY_UNAVAILABLE, "cannot connect to '%s'", c->socket_path);
@@ -152,8 +152,8 @@ static ty_err connect_unix(struct http_client *c, int64_t deadline_ms)
 
 static ty_err connect_tcp(struct http_client *c, int64_t deadline_ms)
 {
-    ty_str host;
-    int port;
+    ty_str host = {0};
+    int port = 0;
     ty_err err = host_split(ty_str_of(c->host), &host, &port);
     if (err != TY_OK)
         return err;

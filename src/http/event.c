@@ -31,7 +31,20 @@ void conn_phase_set(struct http_server *s, struct conn *c, enum conn_phase phase
     pthread_mutex_lock(&s->conn_lock);
     c->phase = phase;
     c->deadline_ms = deadline_ms;
+    c->ended = false;
     pthread_mutex_unlock(&s->conn_lock);
+}
+
+/* MHD misses a client's end that arrived together with its last bytes (it takes a short read for
+ * "no more to come"). Seen in two sweeps running, MHD is not going to notice by itself. */
+static bool conn_has_ended(struct conn *c)
+{
+    char byte;
+    if (c->phase == CONN_WORK || c->phase == CONN_SEND)
+        return false;
+    bool before = c->ended;
+    c->ended = recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+    return before && c->ended;
 }
 
 /* Shut down what is overdue. Returns ms until the next look; -1 when there is nothing to look at.
@@ -41,11 +54,13 @@ static int64_t sweep_conns(struct http_server *s, int64_t now)
     pthread_mutex_lock(&s->conn_lock);
     bool any = s->conns != NULL;
     for (struct conn *c = s->conns; c; c = c->next) {
-        if (c->dropped || c->deadline_ms == 0 || now < c->deadline_ms)
+        if (c->dropped)
+            continue;
+        bool overdue = c->deadline_ms != 0 && now >= c->deadline_ms;
+        if (!overdue && !conn_has_ended(c))
             continue;
         c->dropped = true;
-        if (c->phase != CONN_IDLE)
-            s->stats.dropped_slow++;
+        s->stats.dropped_slow += overdue && c->phase != CONN_IDLE;
         shutdown(c->fd, SHUT_RDWR);
     }
     pthread_mutex_unlock(&s->conn_lock);
@@ -176,8 +191,13 @@ static void accept_burst(struct http_server *s, const struct source *src)
             count_refused(s);
             continue;
         }
-        /* MHD closes it when it has no room. */
-        (void)s->mhd->MHD_add_connection(s->daemon, fd, (struct sockaddr *)&addr, len);
+        if (atomic_fetch_add(&s->live, 1) >= s->connection_limit) {
+            atomic_fetch_sub(&s->live, 1);
+            close(fd);
+            continue;
+        }
+        if (s->mhd->MHD_add_connection(s->daemon, fd, (struct sockaddr *)&addr, len) != MHD_YES)
+            atomic_fetch_sub(&s->live, 1); /* MHD has closed it */
     }
 }
 

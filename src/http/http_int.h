@@ -95,6 +95,7 @@ struct conn {
     bool local;
     bool dropped; /* shut down by the sweep; MHD will notice */
     bool begun;   /* a request line has been read on it */
+    bool ended;   /* the last sweep saw the client's end in this phase */
     enum conn_phase phase;
     int64_t deadline_ms; /* 0: none */
     struct conn *prev, *next;
@@ -168,6 +169,8 @@ struct http_server {
     size_t worker_count;
 
     atomic_size_t buffered;
+    atomic_size_t live; /* connections given to MHD and not yet closed */
+    size_t connection_limit;
 };
 
 /* event.c */

@@ -230,7 +230,7 @@ static bool still_connected(int fd)
 
 ty_err peer_check(struct peer *p, int fd, uid_t uid)
 {
-    struct tuple t;
+    struct tuple t = {0};
     ty_err err = tuple_of(fd, &t);
     if (err != TY_OK)
         return err;

@@ -81,6 +81,7 @@ void request_connection(void *cls, struct MHD_Connection *mhd, void **state,
         c->next->prev = c->prev;
     s->stats.connections--;
     pthread_mutex_unlock(&s->conn_lock);
+    atomic_fetch_sub(&s->live, 1);
     /* Now the sweep does not see it, and MHD closes the socket when we return. */
     if (!c->begun && !c->dropped)
         answer_not_http(c);

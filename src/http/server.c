@@ -131,8 +131,8 @@ ty_err unix_address(const char *path, struct sockaddr_un *ret_addr, int *ret_dir
 
 static ty_err listen_unix(struct http_server *s, const char *path)
 {
-    struct sockaddr_un addr;
-    int dirfd, err_no;
+    struct sockaddr_un addr = {0};
+    int dirfd = -1, err_no = 0;
     ty_err err = unix_address(path, &addr, &dirfd);
     if (err != TY_OK)
         return err;
@@ -159,6 +159,8 @@ static size_t keep_escapes(void *cls, struct MHD_Connection *mhd, char *text)
     return strlen(text);
 }
 
+/* MHD's own limit is out of reach: at it, 0.9.75 keeps a lock and its thread stops for ever
+ * (new_connection_process_). accept_burst holds ours. */
 static ty_err daemon_start(struct http_server *s, const struct ty_config *config)
 {
     sigset_t all, before; /* MHD's thread inherits the mask */
@@ -168,10 +170,11 @@ static ty_err daemon_start(struct http_server *s, const struct ty_config *config
         MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME |
             MHD_USE_ITC | MHD_USE_TURBO, /* for one thing: that request_connection may still send */
         0, NULL, NULL, request_access, s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL_BYTES,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)config->connections, MHD_OPTION_THREAD_STACK_SIZE,
-        (size_t)HTTP_STACK_BYTES, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,
-        MHD_OPTION_URI_LOG_CALLBACK, request_begin, s, MHD_OPTION_NOTIFY_COMPLETED,
-        request_completed, s, MHD_OPTION_NOTIFY_CONNECTION, request_connection, s, MHD_OPTION_END);
+        MHD_OPTION_CONNECTION_LIMIT, 2 * (unsigned)config->connections + 1024,
+        MHD_OPTION_THREAD_STACK_SIZE, (size_t)HTTP_STACK_BYTES, MHD_OPTION_UNESCAPE_CALLBACK,
+        keep_escapes, NULL, MHD_OPTION_URI_LOG_CALLBACK, request_begin, s,
+        MHD_OPTION_NOTIFY_COMPLETED, request_completed, s, MHD_OPTION_NOTIFY_CONNECTION,
+        request_connection, s, MHD_OPTION_END);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return s->daemon ? TY_OK : ty_fail(TY_INTERNAL, "libmicrohttpd does not start");
 }
@@ -187,6 +190,7 @@ static struct http_server *server_new(const struct ty_config *config,
     s->request_bytes = config->request_bytes;
     s->header_timeout_ms = config->header_timeout_ms;
     s->idle_timeout_ms = config->idle_timeout_ms;
+    s->connection_limit = (size_t)config->connections;
     s->epoll = s->spare_fd = s->peer.netlink = -1;
     s->kick = (struct source){.kind = SOURCE_KICK, .fd = -1};
     s->tcp4 = s->tcp6 = (struct source){.kind = SOURCE_TCP, .fd = -1};

@@ -371,8 +371,7 @@ static void refuse_what_is_not_http(void **state)
         "GET\r\n\r\n",
         "GET / HTTP/9.9\r\n\r\n",
         "GET /echo/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n",
-        "GET /echo/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: "
-        "99999999999999999999999\r\n\r\n",
+        "GET /echo/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999999999999\r\n\r\n",
         "POST /echo/x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
     };
     int before = echo_runs;
@@ -489,6 +488,64 @@ static void keep_alive_and_pipelined(void **state)
     say(fd, "GET /echo/four HTTP/1.1\r\n" HOST "\r\n");
     hear_until(fd, "[four][]0:");
     close(fd);
+}
+
+/* Past the ceiling connections are closed at once, and served again when there is room. */
+static void connection_ceiling(void **state)
+{
+    (void)state;
+    enum { CEILING = 16, MANY = 200 };
+    struct ty_config config = yard.config;
+    struct http_server *s = NULL;
+    int usual = yard.port, fds[MANY];
+    config.connections = CEILING;
+    config.header_timeout_ms = 10000;
+    assert_ok(http_server_start(&config, NULL, yard.router, &s));
+    yard.port = http_server_port(s);
+    for (int i = 0; i < MANY; i++)
+        fds[i] = dial();
+    for (int i = CEILING; i < MANY; i++)
+        assert_string_equal(hear(fds[i]), "");
+    say(fds[0], "GET /echo/x HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n");
+    assert_status(hear(fds[0]), 200);
+    for (int i = 0; i < MANY; i++)
+        close(fds[i]);
+    struct http_stats st = {.connections = 1};
+    for (int i = 0; i < 2000 && st.connections != 0; i++) {
+        usleep(1000);
+        http_server_stats(s, &st);
+    }
+    assert_status(ask_headers("GET /echo/x", HOST), 200);
+    http_server_stop(s);
+    yard.port = usual;
+}
+
+/* The last bytes and the end in one packet: MHD alone would keep the connection. */
+static void connection_end_is_noticed(void **state)
+{
+    (void)state;
+    struct ty_config config = yard.config;
+    struct http_server *s = NULL;
+    int usual = yard.port;
+    config.header_timeout_ms = 10000;
+    assert_ok(http_server_start(&config, NULL, yard.router, &s));
+    yard.port = http_server_port(s);
+    for (int i = 0; i < 200; i++) {
+        int fd = dial();
+        say(fd, "GET /echo/x HTT");
+        if (i % 2)
+            usleep(200);
+        say(fd, "P/1.1\r\nHos");
+        close(fd);
+    }
+    struct http_stats st = {.connections = 1};
+    for (int i = 0; i < 3000 && st.connections != 0; i++) {
+        usleep(1000);
+        http_server_stats(s, &st);
+    }
+    assert_int_equal(st.connections, 0);
+    http_server_stop(s);
+    yard.port = usual;
 }
 
 static void idle_connection_is_closed(void **state)
@@ -1039,6 +1096,8 @@ static const struct CMUnitTest tests[] = {
     TEST("body/chunked_too_large", body_chunked_too_large),
     TEST("body/arrives_whole", body_arrives_whole),
     TEST("connection/keep_alive_and_pipelined", keep_alive_and_pipelined),
+    TEST("connection/ceiling", connection_ceiling),
+    TEST("connection/end_is_noticed", connection_end_is_noticed),
     TEST("connection/idle_is_closed", idle_connection_is_closed),
     TEST("slow/clients_are_dropped_and_hold_up_nobody",
          slow_clients_are_dropped_and_hold_up_nobody),

@@ -129,7 +129,7 @@ enum { PAGE_BYTES = 4 << 20 }; /* a page is full at this size too, whatever was 
 
 struct list {
     struct ty_buf *out;
-    struct vertex_filter filter;
+    struct wire_filter *filter;
     struct vertex_mask mask;
     size_t left; /* places on the page */
     int64_t last_id;
@@ -143,7 +143,7 @@ static bool list_visit(const struct job *job, void *arg)
         l->more = true;
         return false;
     }
-    if (vertex_filter_matches(&l->filter, job)) {
+    if (vertex_filter_matches(l->filter, job)) {
         ty_buf_addz(l->out, l->out->len == 0 ? "{\"customJobs\":[" : ",");
         vertex_job_json_masked(l->out, job, &l->mask);
         l->last_id = job->id;
@@ -172,8 +172,6 @@ ty_err custom_job_list(struct http_request *req, struct http_response *res, void
     err = store_job_list(v->store, &row, req->capture[0], req->capture[1], page.before, list_visit,
                          &l);
     ty_arena_clear(&row);
-    if (err == TY_OK)
-        err = vertex_filter_times(req, res, &l.filter);
     if (err != TY_OK)
         return err;
     if (l.out->len == 0) {

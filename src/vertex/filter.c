@@ -9,7 +9,6 @@
 
 struct job_row {
     const struct job *job; /* NULL: the row that answers for all names */
-    struct vertex_filter *filter;
     json_t *labels;
     struct ty_buf name;
     char time[WIRE_TIME_BYTES];
@@ -69,7 +68,7 @@ static bool row_get(const struct wire_filter_row *row, ty_str name, ty_str *ret_
     struct job_row *r = row->data;
     ty_str head, rest = name;
     bool dotted = ty_str_split(&rest, '.', &head);
-    bool label = dotted && ty_str_is(head, "labels");
+    bool label = dotted && ty_str_is(head, "labels") && rest.len > 0;
     int time = time_find(name);
     bool text = wire_name_eq(name, TY_STR("displayName")) || ty_str_is(name, "state") ||
                 ty_str_is(name, "name");
@@ -95,61 +94,72 @@ static bool row_get(const struct wire_filter_row *row, ty_str name, ty_str *ret_
 
 static int row_compare(const struct wire_filter_row *row, ty_str name, ty_str have, ty_str want)
 {
-    struct job_row *r = row->data;
-    if (time_find(name) < 0)
-        return ty_str_cmp(have, want);
+    (void)row;
     int64_t a, b;
-    if (wire_time_parse(want, &b) != TY_OK) {
-        r->filter->bad_time = want;
+    if (time_find(name) < 0 || wire_time_parse(want, &b) != TY_OK ||
+        wire_time_parse(have, &a) != TY_OK)
         return ty_str_cmp(have, want);
-    }
-    ty_assert(wire_time_parse(have, &a) == TY_OK);
     return (a > b) - (a < b);
 }
 
-static bool row_matches(struct vertex_filter *f, const struct job *job)
+static bool is_state_name(ty_str text)
 {
-    struct job_row r = {.job = job, .filter = f};
-    struct wire_filter_row row = {row_get, row_compare, &r};
+    for (int s = JOB_STATE_QUEUED; s <= JOB_STATE_CANCELLED; s++)
+        if (ty_str_is(text, job_state_name((enum job_state)s)))
+            return true;
+    /* States of Vertex's that no job of ours is ever in: fine to ask for, and nothing matches. */
+    return ty_str_is(text, "JOB_STATE_PAUSED") || ty_str_is(text, "JOB_STATE_EXPIRED") ||
+           ty_str_is(text, "JOB_STATE_UPDATING") || ty_str_is(text, "JOB_STATE_UNSPECIFIED") ||
+           ty_str_is(text, "JOB_STATE_PARTIALLY_SUCCEEDED");
+}
+
+static ty_err row_check(const struct wire_filter_row *row, ty_str name, bool order, ty_str value)
+{
+    (void)row;
+    int64_t ignored;
+    int shown = (int)(value.len < 80 ? value.len : 80);
+    if (time_find(name) >= 0)
+        return wire_time_parse(value, &ignored) == TY_OK
+                   ? TY_OK
+                   : ty_fail(TY_INVALID_ARGUMENT, "'%.*s' is not a time like 2026-01-31T12:00:00Z",
+                             shown, value.ptr);
+    if (order)
+        return ty_fail(TY_INVALID_ARGUMENT, "'" TY_STR_FMT "' can be compared with = and != only",
+                       TY_STR_ARG(name));
+    if (ty_str_is(name, "state") && !memchr(value.ptr, '*', value.len) && !is_state_name(value))
+        return ty_fail(TY_INVALID_ARGUMENT, "'%.*s' is not a state like JOB_STATE_RUNNING", shown,
+                       value.ptr);
+    return TY_OK;
+}
+
+bool vertex_filter_matches(const struct wire_filter *f, const struct job *job)
+{
+    if (f == NULL)
+        return true;
+    struct job_row r = {.job = job};
+    struct wire_filter_row row = {.get = row_get, .compare = row_compare, .data = &r};
     ty_buf_init(&r.name, NAME_BYTES);
-    bool matches = wire_filter_matches(f->filter, &row);
+    bool matches = wire_filter_matches(f, &row);
     ty_buf_clear(&r.name);
     json_decref(r.labels);
     return matches;
 }
 
-bool vertex_filter_matches(struct vertex_filter *f, const struct job *job)
-{
-    return f->filter == NULL || row_matches(f, job);
-}
-
 ty_err vertex_filter_read(struct http_request *req, struct http_response *res,
-                          struct vertex_filter *ret_filter)
+                          struct wire_filter **ret_filter)
 {
-    struct vertex_filter f = {NULL, {"", 0}};
     ty_str text = ty_str_trim(http_query(req, "filter"));
+    struct wire_filter *f = NULL;
     if (text.len > 0) {
-        struct job_row r = {.filter = &f};
-        struct wire_filter_row row = {row_get, row_compare, &r};
-        ty_err err = wire_filter_parse(req->arena, text, &f.filter);
+        struct job_row r = {.job = NULL};
+        struct wire_filter_row row = {.get = row_get, .check = row_check, .data = &r};
+        ty_err err = wire_filter_parse(req->arena, text, &f);
         if (err == TY_OK)
-            err = wire_filter_check(f.filter, &row);
+            err = wire_filter_check(f, &row);
         if (err != TY_OK)
             return vertex_fail_field(req, res, "filter", "%s",
                                      ty_cstr(req->arena, ty_str_of(ty_err_message())));
-        (void)row_matches(&f, NULL); /* finds times that are none before any row is read */
     }
-    ty_err err = vertex_filter_times(req, res, &f);
-    if (err == TY_OK)
-        *ret_filter = f;
-    return err;
-}
-
-ty_err vertex_filter_times(struct http_request *req, struct http_response *res,
-                           const struct vertex_filter *f)
-{
-    if (f->bad_time.len == 0)
-        return TY_OK;
-    return vertex_fail_field(req, res, "filter", "'%.80s' is not a time like 2026-01-31T12:00:00Z",
-                             ty_cstr(req->arena, f->bad_time));
+    *ret_filter = f;
+    return TY_OK;
 }

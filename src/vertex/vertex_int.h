@@ -63,16 +63,10 @@ TY_NODISCARD ty_err vertex_page_read(struct http_request *req, struct http_respo
 
 /* ---- filter.c: list filters over jobs ---- */
 
-struct vertex_filter {
-    struct wire_filter *filter; /* NULL: everything matches */
-    ty_str bad_time;            /* a value compared with a time and none itself; empty: all fine */
-};
+/* *ret_filter is NULL when everything matches. */
 TY_NODISCARD ty_err vertex_filter_read(struct http_request *req, struct http_response *res,
-                                       struct vertex_filter *ret_filter);
-bool vertex_filter_matches(struct vertex_filter *f, const struct job *job);
-/* TY_INVALID_ARGUMENT when bad_time was set; call after the last row. */
-TY_NODISCARD ty_err vertex_filter_times(struct http_request *req, struct http_response *res,
-                                        const struct vertex_filter *f);
+                                       struct wire_filter **ret_filter);
+bool vertex_filter_matches(const struct wire_filter *f, const struct job *job);
 
 /* ---- json.c ---- */
 

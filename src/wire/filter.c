@@ -525,8 +525,13 @@ static ty_err node_check(const struct node *n, const struct wire_filter_row *row
         unknown = false;
         row->get(row, n->has_name, &ignored, &unknown);
     }
-    if (!unknown)
-        return TY_OK;
+    if (!unknown) {
+        bool order = n->op != OP_EQ && n->op != OP_NE;
+        ty_err err = TY_OK;
+        if (row->check && n->op != OP_HAS && n->name.len > 0)
+            err = row->check(row, n->name, order, n->value);
+        return err ? ty_wrap(err, "filter byte %zu", n->at) : TY_OK;
+    }
     ty_str shown = wire_text_cut(n->name, 64);
     return shown.len
                ? ty_fail(TY_INVALID_ARGUMENT, "filter byte %zu: unknown field '" TY_STR_FMT "'",

@@ -39,7 +39,7 @@ static int row_compare(const struct wire_filter_row *row, ty_str name, ty_str ha
     return a < b ? -1 : a > b;
 }
 
-static const struct wire_filter_row row = {row_get, row_compare, NULL};
+static const struct wire_filter_row row = {.get = row_get, .compare = row_compare};
 
 static bool matches(const char *text)
 {

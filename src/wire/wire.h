@@ -162,12 +162,15 @@ struct wire_filter_row {
      * name: handle yours (times, severities), give the others to ty_str_cmp. */
     int (*compare)(const struct wire_filter_row *row, ty_str name, ty_str have, ty_str want);
     void *data;
+    /* For wire_filter_check (may be NULL): can this member be compared with `value` (`order`: by
+     * < <= > or >=)? TY_INVALID_ARGUMENT says why not. Not called for ':'. */
+    ty_err (*check)(const struct wire_filter_row *row, ty_str name, bool order, ty_str value);
 };
 /* TY_INVALID_ARGUMENT names the byte. At most 64 KiB, 64 levels, 1000 terms, 1 KiB a word. */
 TY_NODISCARD ty_err wire_filter_parse(struct ty_arena *a, ty_str text,
                                       struct wire_filter **ret_filter);
-/* Names that no row has are TY_INVALID_ARGUMENT: check once, with a row that answers for all
- * names. */
+/* Names that no row has, and values that row->check refuses, are TY_INVALID_ARGUMENT: check once,
+ * with a row that answers for all names. */
 TY_NODISCARD ty_err wire_filter_check(const struct wire_filter *f,
                                       const struct wire_filter_row *row);
 /* "=" is exact unless the value has '*' (wildcard for the whole value). ":" ignores ASCII case and

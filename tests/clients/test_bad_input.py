@@ -125,12 +125,13 @@ GET_CASES = [  # path, what the answer names
     (f"{JOBS}?pageSize=x", "pageSize"), (f"{JOBS}?pageSize=-1", "pageSize"), (f"{JOBS}?pageSize=1.5", "pageSize"),
     (f"{JOBS}?pageSize=99999999999999999999", "pageSize"), (f"{JOBS}?page_size=x", "page"),
     (f"{JOBS}?pageToken=bogus", "pageToken"), (f"{JOBS}?pageToken=%00", "pageToken"), (f"{JOBS}?pageToken=-5", "pageToken"),
+    (f"{JOBS}?filter=display_name%3D%22%FF%22", "filter"),
     (f"{JOBS}?pageToken={'9' * 500}", "pageToken"), (f"{JOBS}?pageToken=' OR 1=1 --", "pageToken"),
 ] + [(f"{JOBS}?filter={urllib.parse.quote(text)}", "filter") for text in (
     "bogus", "bogus=1", "state=", "=x", "state=JOB_STATE_BOGUS", "state>\"JOB_STATE_RUNNING\"", "(state=\"JOB_STATE_RUNNING\"",
     "state=\"JOB_STATE_RUNNING\")", "state=\"JOB_STATE_RUNNING\" AND", "AND", "NOT", "display_name=\"x", "create_time>\"yesterday\"",
     "create_time>7", "labels.=x", "display_name==\"x\"", "(" * 10000, "NOT " * 10000 + "state=\"x\"", "a" * 100000, "\"\\",
-    "state=\"JOB_STATE_RUNNING\" XOR state=\"JOB_STATE_FAILED\"", "display_name=\"\xff\"", "1; DROP TABLE jobs",
+    "state=\"JOB_STATE_RUNNING\" XOR state=\"JOB_STATE_FAILED\"", "1; DROP TABLE jobs",
 )] + [(path, None) for path in (
     "/v1", "/v1/", "//v1//" + PARENT, "/v2/customJobs", f"/v3/{PARENT}/customJobs", f"{JOBS}/", f"{JOBS}//", f"{JOBS}/abc",
     f"{JOBS}/-1", f"{JOBS}/0", f"{JOBS}/1", f"{JOBS}/99999999999999999999", f"{JOBS}/1e3", f"{JOBS}/1/2", f"{JOBS}/1:bogus",
