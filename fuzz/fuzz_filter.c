@@ -34,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct ty_arena a = {0};
     struct wire_filter *f;
     ty_str time = TY_STR("2024-05-01T10:00:00Z"), value = {"", 0};
-    struct wire_filter_row row = {row_get, row_compare, &time};
+    struct wire_filter_row row = {.get = row_get, .compare = row_compare, .data = &time};
     if (wire_filter_parse(&a, (ty_str){(const char *)data, size}, &f) == TY_OK) {
         bool matches = wire_filter_matches(f, &row);
         if (wire_filter_lower_bound(f, TY_STR("createTime"), &value) && matches)

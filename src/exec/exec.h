@@ -60,6 +60,9 @@ TY_NODISCARD ty_err exec_plan_build(struct ty_arena *a, const struct ty_config *
 int exec_replica_count(const json_t *spec);
 /* The run time a jobSpec allows, in ms. */
 int64_t exec_timeout_ms(const struct ty_config *config, const json_t *spec);
+/* Make the folders that AIP_MODEL_DIR and its like name, if the spec has a baseOutputDirectory. The
+ * message names the field. */
+TY_NODISCARD ty_err exec_output_make(struct ty_arena *a, const json_t *spec);
 const char *exec_task_type(int pool); /* 0 chief, 1 worker, 2 ps, 3 evaluator */
 
 /* ---- the server's side ---- */

@@ -124,6 +124,28 @@ static bool env_is_private(ty_str item)
     return false;
 }
 
+/* baseOutputDirectory as a path without a slash at its end; empty: none. */
+static ty_str output_folder(const json_t *spec)
+{
+    ty_str output =
+        wire_json_get_str(json_object_get(spec, "baseOutputDirectory"), "outputUriPrefix");
+    if (ty_str_starts(output, TY_STR("file://")))
+        output = ty_str_drop(output, strlen("file://"));
+    while (output.len > 1 && ty_str_ends(output, TY_STR("/")))
+        output.len--;
+    return output;
+}
+
+ty_err exec_output_make(struct ty_arena *a, const json_t *spec)
+{
+    static const char *const parts[] = {"model", "checkpoints", "logs"};
+    ty_str output = output_folder(spec);
+    ty_err err = TY_OK;
+    for (size_t i = 0; output.len && err == TY_OK && i < TY_COUNT(parts); i++)
+        err = ty_mkdirs(ty_format(a, TY_STR_FMT "/%s", TY_STR_ARG(output), parts[i]), 0777);
+    return err == TY_OK ? TY_OK : ty_wrap(err, "jobSpec.baseOutputDirectory.outputUriPrefix");
+}
+
 /* What all replicas of the job have in common. */
 static struct env env_base(struct ty_arena *a, const struct exec_job *job)
 {
@@ -140,10 +162,7 @@ static struct env env_base(struct ty_arena *a, const struct exec_job *job)
     env_put(&e, ty_format(a, "CLOUD_ML_PROJECT_ID=" TY_STR_FMT, TY_STR_ARG(job->project)));
     env_put(&e, ty_format(a, "CLOUD_ML_REGION=" TY_STR_FMT, TY_STR_ARG(job->region)));
     env_put(&e, ty_format(a, "CLOUD_ML_JOB_ID=%" PRId64, job->id));
-    ty_str output =
-        wire_json_get_str(json_object_get(job->spec, "baseOutputDirectory"), "outputUriPrefix");
-    while (output.len > 1 && ty_str_ends(output, TY_STR("/")))
-        output.len--;
+    ty_str output = output_folder(job->spec);
     if (output.len > 0) {
         env_put(&e, ty_format(a, "AIP_MODEL_DIR=" TY_STR_FMT "/model/", TY_STR_ARG(output)));
         env_put(&e,

@@ -4,6 +4,7 @@
  * Answers are plain text unless they say otherwise, and all carry Metadata-Flavor: Google, which is
  * how clients tell a metadata server from a captive portal. They send that header too; a real
  * server insists on it against web pages, which here never get as far as a handler (http.h). */
+#include "auth/auth.h"
 #include "identity/identity_int.h"
 
 #include "wire/wire.h"
@@ -73,7 +74,7 @@ static ty_err get_universe(const struct identity *i, struct http_request *req,
 {
     (void)i;
     (void)req;
-    return text(res, "googleapis.com");
+    return text(res, "%s", AUTH_UNIVERSE); /* the key's own: no client takes us for Google */
 }
 
 static ty_err get_accounts(const struct identity *i, struct http_request *req,

@@ -190,7 +190,7 @@ static void metadata_texts(void **state)
         {METADATA "project/numeric-project-id", number},
         {METADATA "instance/zone", ty_format(&c.life, "projects/%s/zones/us-central1-a", number)},
         {METADATA "instance/region", ty_format(&c.life, "projects/%s/regions/us-central1", number)},
-        {METADATA "universe/universe-domain", "googleapis.com"},
+        {METADATA "universe/universe-domain", AUTH_UNIVERSE},
         {ACCOUNTS, "default/\n" EMAIL "/\n"},
         {ACCOUNTS "default/email", EMAIL},
         {ACCOUNTS EMAIL "/email", EMAIL},

@@ -135,7 +135,7 @@ static void plan_fenced(struct sched *s, struct active *j, struct attempt *ended
     ended->outcome = TY_STR("fenced");
     ended->message = TY_STR("it was never started");
     if (j->broken)
-        plan_finish(s, j, JOB_STATE_FAILED, TY_INTERNAL, j->broken, ended, 0);
+        plan_finish(s, j, JOB_STATE_FAILED, TY_FAILED_PRECONDITION, j->broken, ended, 0);
     else if (j->cancel_requested)
         plan_finish(s, j, JOB_STATE_CANCELLED, TY_CANCELLED, "the job was cancelled", ended, 0);
     else if (j->failed_starts >= MAX_FAILED_STARTS)
@@ -339,8 +339,10 @@ static ty_err launch_prepare(struct sched *s, struct active *j)
     };
     struct exec_plan plan;
     err = exec_plan_build(a, s->setup.config, &exec_job, &plan);
+    if (err == TY_OK)
+        err = exec_output_make(a, spec);
     if (err != TY_OK && !j->broken)
-        j->broken = strdup(ty_err_message());
+        j->broken = strdup(ty_err_message()); /* the job's own fault: no use to try again */
     if (err == TY_OK)
         err = exec_attempt_prepare(s->setup.data_dir, &plan);
     json_decref(body);

@@ -16,9 +16,9 @@
 #include "vertex/vertex.h"
 #include "wire/wire.h"
 
+#include <malloc.h>
 #include <sys/file.h>
 #include <sys/resource.h>
-#include <sys/signalfd.h>
 
 static const char default_project[] = "trainyard";
 static const char default_region[] = "us-central1";
@@ -257,6 +257,10 @@ ty_err server_run(const struct server_options *options)
     sigaddset(&signals, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
     signal(SIGPIPE, SIG_IGN);
+    /* Large buffers (a 10 MB request) go back to the system when they are freed, and threads share
+     * few heaps: an idle server is small whatever it has seen. */
+    mallopt(M_MMAP_THRESHOLD, 128 * 1024);
+    mallopt(M_ARENA_MAX, 2);
     s.start_boot_ms = ty_boot_ms();
     ty_err err = start(&s, options);
     if (err == TY_OK)
