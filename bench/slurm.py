@@ -11,16 +11,19 @@ SelectTypeParameters=CR_CPU
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 """
-# What its high-throughput guide asks for: no accounting, little logging, scheduling deferred and batched.
+# What its high-throughput guide asks for (no accounting, little logging, first in first out, short memory), and the
+# scheduler as eager as it goes: of several settings tried, this one gave it the lowest latency.
 TUNED = SHIPPED + """
-SchedulerParameters=batch_sched_delay=1,sched_min_interval=10000,sched_max_job_start=200,bf_interval=10,default_queue_depth=1000
+SchedulerType=sched/builtin
+PriorityType=priority/basic
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=10000,default_queue_depth=1000
 SlurmctldDebug=error
 SlurmdDebug=error
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
-MinJobAge=10
+JobCompType=jobcomp/none
+MinJobAge=2
 MaxJobCount=100000
-CommunicationParameters=NoAddrCache
 """
 
 
@@ -67,7 +70,7 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
         key = f / "munge.key"
         key.write_bytes(pathlib.Path("/dev/urandom").open("rb").read(1024))
         key.chmod(0o400)
-        self._start("munged", "-F", "--force", f"--key-file={key}", f"--socket={f}/munge.sock", f"--pid-file={f}/munged.pid",
+        self._start("munged", "-F", "--force", "--num-threads=10", f"--key-file={key}", f"--socket={f}/munge.sock", f"--pid-file={f}/munged.pid",
                     f"--log-file={f}/munged.log", f"--seed-file={f}/munged.seed")
         time.sleep(0.5)
         self._start("slurmctld", "-D")
