@@ -55,14 +55,9 @@ static void wait_end(struct sched *s, struct active *j)
 /* What the scheduler needs of a job's spec. A spec that does not parse was never accepted. */
 static void read_scheduling(const struct job *job, struct active *j)
 {
-    struct ty_buf text;
-    ty_buf_init(&text, SIZE_MAX / 2);
-    ty_buf_addc(&text, '{');
-    ty_buf_adds(&text, job->body);
-    ty_buf_addc(&text, '}');
     json_t *body = NULL;
     j->max_wait_ms = INT64_MAX;
-    if (wire_json_parse(ty_buf_str(&text), &body) == TY_OK) {
+    if (wire_json_parse_members(job->body, &body) == TY_OK) {
         json_t *scheduling = json_object_get(json_object_get(body, "jobSpec"), "scheduling");
         j->disable_retries = json_is_true(json_object_get(scheduling, "disableRetries"));
         ty_str wait = wire_json_get_str(scheduling, "maxWaitDuration");
@@ -71,7 +66,6 @@ static void read_scheduling(const struct job *job, struct active *j)
             j->max_wait_ms = ms;
     }
     json_decref(body);
-    ty_buf_clear(&text);
 }
 
 struct active *active_add(struct sched *s, const struct job *job)

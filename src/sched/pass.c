@@ -312,7 +312,7 @@ static ty_err launch_prepare(struct sched *s, struct active *j)
     if (err != TY_OK)
         return err;
     json_t *body = NULL;
-    err = wire_json_parse(ty_str_of(ty_format(a, "{" TY_STR_FMT "}", TY_STR_ARG(job.body))), &body);
+    err = wire_json_parse_members(job.body, &body);
     if (err != TY_OK)
         return err;
     size_t var_count;

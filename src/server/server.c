@@ -123,17 +123,11 @@ static void rows_changed(void *arg)
 
 static void job_warnings(ty_str body, struct ty_buf *out)
 {
-    struct ty_buf text;
-    ty_buf_init(&text, SIZE_MAX / 2);
-    ty_buf_addc(&text, '{');
-    ty_buf_adds(&text, body);
-    ty_buf_addc(&text, '}');
     json_t *job;
-    if (wire_json_parse(ty_buf_str(&text), &job) == TY_OK) {
-        vertex_job_warnings(job, out);
-        json_decref(job);
-    }
-    ty_buf_clear(&text);
+    if (wire_json_parse_members(body, &job) != TY_OK)
+        return; /* it was parsed when it was accepted */
+    vertex_job_warnings(job, out);
+    json_decref(job);
 }
 
 static ty_err start_http(struct server *s)

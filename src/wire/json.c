@@ -87,6 +87,18 @@ ty_err wire_json_parse(ty_str text, json_t **ret_value)
     return TY_OK;
 }
 
+ty_err wire_json_parse_members(ty_str members, json_t **ret_object)
+{
+    struct ty_buf text;
+    ty_buf_init(&text, SIZE_MAX / 2); /* the members were accepted under their own ceiling */
+    ty_buf_addc(&text, '{');
+    ty_buf_adds(&text, members);
+    ty_buf_addc(&text, '}');
+    ty_err err = wire_json_parse(ty_buf_str(&text), ret_object);
+    ty_buf_clear(&text);
+    return err;
+}
+
 /* ---- strings ---- */
 
 /* What a byte needs inside a JSON string: 0 nothing, 'u' a \u escape, '8' is

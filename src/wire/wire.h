@@ -22,6 +22,8 @@ enum { WIRE_MAX_DEPTH = 64, WIRE_MAX_VALUES = 200000 };
  * most WIRE_MAX_DEPTH levels and WIRE_MAX_VALUES values ("[]" costs two bytes to
  * send and a hundred to hold). Messages name the line and column. */
 TY_NODISCARD ty_err wire_json_parse(ty_str text, json_t **ret_value);
+/* The same for an object without its braces: "a":1,"b":2 -- as a job's row holds its body. */
+TY_NODISCARD ty_err wire_json_parse_members(ty_str members, json_t **ret_object);
 /* Append a JSON string, quoted and escaped. Bytes that are not UTF-8 become U+FFFD. */
 void wire_json_string(struct ty_buf *b, ty_str s);
 /* Append a value in compact form, keys in their order. */
