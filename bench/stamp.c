@@ -1,4 +1,5 @@
-/* stamp.c -- append the time at which it runs to a file: a job's first sign of life, to the nanosecond. */
+/* stamp.c -- append the time at which it runs to a file: a job's first sign of life, to the
+ * nanosecond. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <time.h>

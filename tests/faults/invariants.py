@@ -7,6 +7,7 @@ J4 allocations never exceed capacity
 J5 no partial gang: an attempt that ran had all its replicas
 """
 import collections
+import http.client
 import json
 import os
 import pathlib
@@ -26,6 +27,7 @@ class Witness:
         self.final = {}  # name -> the first final state seen
         self.changed_minds = []  # (name, first, later)
         self.given = collections.defaultdict(list)  # name -> [(time, task, text)]
+        self.trouble = []  # answers that no fault explains
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True)
 
@@ -49,8 +51,19 @@ class Witness:
     def read_log(self, name, after):
         path = f"/trainyard/v1/projects/{PROJECT}/jobs/{name.rsplit('/', 1)[1]}/log?after={after}&limit=1000"
         reply = self.yard.get(path, timeout=5)
+        if reply.status == 503:  # it is stopping
+            raise ConnectionError(reply)
         assert reply.status == 200, reply
         return [(int(line["t"]), line["task"], line["text"]) for line in reply.json.get("lines", [])]
+
+    def _look(self, name):
+        reply = self.yard.get(f"/v1/{name}", timeout=5)
+        if reply.status == 503:
+            raise ConnectionError(reply)
+        assert reply.status == 200, reply
+        self.note_state(name, reply.json["state"])
+        given = self.given[name]
+        given.extend(self.read_log(name, given[-1][0] if given else 0))
 
     def _follow(self):
         while not self._stop.wait(0.02):
@@ -58,13 +71,11 @@ class Witness:
                 if self._stop.is_set():
                     return
                 try:
-                    reply = self.yard.get(f"/v1/{name}", timeout=5)
-                    if reply.status == 200:
-                        self.note_state(name, reply.json["state"])
-                    given = self.given[name]
-                    given.extend(self.read_log(name, given[-1][0] if given else 0))
-                except (OSError, ValueError):
+                    self._look(name)
+                except (OSError, http.client.HTTPException):
                     time.sleep(0.01)  # the server is away just now
+                except Exception as error:
+                    self.trouble.append((name, repr(error)))
 
     def all_log(self, name):
         lines = []
@@ -111,6 +122,8 @@ def check(yard, witness, seconds=60, slots=64):
         assert "endTime" in job, job
     assert not witness.changed_minds, f"J1: a final state changed: {witness.changed_minds}"
 
+    assert not witness.trouble, f"J1: {len(witness.trouble)} bad answers, the first: {witness.trouble[0]}"
+
     ids = {name.rsplit("/", 1)[1] for name in witness.accepted}
     left = [mark for mark in marks_alive() if mark[0] in ids]
     assert not left, f"J2: processes of finished jobs are alive: {left}"
@@ -118,8 +131,10 @@ def check(yard, witness, seconds=60, slots=64):
     for name, given in list(witness.given.items()):
         given = list(given)  # the witness may still be reading
         readable = witness.all_log(name)
-        assert readable[: len(given)] == given, (
-            f"J3: {name}: a reader was given {given[:5]}... ({len(given)}), now readable {readable[:5]}... ({len(readable)})")
+        nth = next((i for i, line in enumerate(given) if readable[i : i + 1] != [line]), None)
+        assert nth is None, (
+            f"J3: {name}: line {nth} of the {len(given)} a reader was given was {given[nth]}, now it reads {readable[nth : nth + 1]};"
+            f"\ngiven: {given[-5:]}\nreadable: {readable[-5:]}")
 
     rows = sqlite3.connect(f"file:{yard.data}/yard.db?mode=ro", uri=True)
     assert rows.execute("PRAGMA integrity_check").fetchone() == ("ok",)

@@ -4,6 +4,7 @@ Ten jobs are submitted to a server that will die at step n; it is started again 
 come out as if nothing had happened. --long walks every n until the scenario needs no more steps; otherwise 30 seconds'
 worth of them, chosen by the seed. Each scenario ends with a shutdown, which has steps of its own, and one more start.
 """
+import http.client
 import itertools
 import signal
 import sys
@@ -16,7 +17,6 @@ from fates import FAST
 from yard import PARENT, Yard
 
 JOBS = (fates.ok, fates.fail, fates.cancel, fates.gang, fates.timeout, fates.ok, fates.restart, fates.cancel, fates.gang, fates.ok)
-
 QUIET = 10  # so many n in a row at which nobody died: there are no more steps
 
 
@@ -36,7 +36,7 @@ class Driver:
         """The reply, or None if the server died meanwhile (then nothing is known)."""
         try:
             return self.yard.call(*request, timeout=10)
-        except OSError:
+        except (OSError, http.client.HTTPException):
             time.sleep(0.05)
             self.alive()
             return None
