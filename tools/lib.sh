@@ -38,16 +38,18 @@ need_packages() {
 }
 
 # build_in DIR TARGET... -- SETUP-OPTION...: configure once, then build quietly; the log is shown if it fails.
-# The options are kept beside the build, so that a change of them configures anew.
+# The options are kept beside the build, so that a change of them configures anew; so does cmocka's arrival (./check
+# after ./demo), without which there are no test programs.
 build_in() {
-    local dir=$1 targets=() log; shift
+    local dir=$1 targets=() log options; shift
     while [ $# -gt 0 ] && [ "$1" != -- ]; do targets+=("$1"); shift; done
     [ $# -eq 0 ] || shift
     mkdir -p "$dir"; log=$dir/build.log
-    if [ ! -e "$dir/build.ninja" ] || [ "$(cat "$dir/setup.options" 2>/dev/null)" != "CC=${CC:-} $*" ]; then
+    options="CC=${CC:-} cmocka=$(pkg-config --modversion cmocka 2>/dev/null) $*"
+    if [ ! -e "$dir/build.ninja" ] || [ "$(cat "$dir/setup.options" 2>/dev/null)" != "$options" ]; then
         rm -rf "$dir/meson-private" "$dir/meson-info" "$dir/build.ninja"
         meson setup "$dir" "$@" >"$log" 2>&1 || { tail -n 40 "$log" >&2; return 1; }
-        printf '%s' "CC=${CC:-} $*" >"$dir/setup.options"
+        printf '%s' "$options" >"$dir/setup.options"
     fi
     ninja -C "$dir" "${targets[@]}" >"$log" 2>&1 || { grep -vE '^(\[[0-9]+/|ninja: Entering)' "$log" | tail -n 60 >&2; return 1; }
 }
