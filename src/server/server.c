@@ -68,7 +68,7 @@ static ty_err data_dir_format(struct server *s)
 static ty_err data_dir_open(struct server *s, const char *given)
 {
     const char *home = getenv("HOME");
-    if (!given && !home)
+    if (!given && (!home || !home[0]))
         return ty_fail(TY_FAILED_PRECONDITION, "no --data given and HOME is not set");
     const char *path = given ? given : ty_format(&s->arena, "%s/.trainyard", home);
     ty_err err = ty_mkdirs(path, 0700);
@@ -84,6 +84,10 @@ static ty_err data_dir_open(struct server *s, const char *given)
     struct stat st;
     if (stat(s->data_dir, &st) != 0 || st.st_uid != geteuid())
         return ty_fail(TY_PERMISSION_DENIED, "'%s' does not belong to this user", s->data_dir);
+    if (st.st_mode & (S_IWGRP | S_IWOTH))
+        return ty_fail(TY_PERMISSION_DENIED,
+                       "others may write to '%s', and what is in it runs as you: chmod 700 '%s'",
+                       s->data_dir, s->data_dir);
     err = data_dir_lock(s);
     return err == TY_OK ? data_dir_format(s) : err;
 }

@@ -80,6 +80,10 @@ ty_err wire_json_parse(ty_str text, json_t **ret_value)
         json_loadb(text.ptr, text.len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &problem);
     if (!value) {
         int column = problem.column > 0 ? problem.column : 1;
+        if (json_error_code(&problem) == json_error_null_character)
+            return ty_fail(TY_INVALID_ARGUMENT,
+                           "JSON at line %d, column %d: a NUL character (\\u0000) is not allowed",
+                           problem.line, column);
         return ty_fail(TY_INVALID_ARGUMENT, "JSON at line %d, column %d: %s", problem.line, column,
                        problem.text);
     }
@@ -102,11 +106,12 @@ ty_err wire_json_parse_members(ty_str members, json_t **ret_object)
 /* ---- strings ---- */
 
 /* What a byte needs inside a JSON string: 0 nothing, 'u' a \u escape, '8' is
- * part of UTF-8 to be checked, else the letter after the backslash. */
+ * part of UTF-8 to be checked, '0' is NUL, which many readers (ours too) refuse
+ * in any form, else the letter after the backslash. */
 static const unsigned char escapes[256] = {
-    [0x00 ... 0x07] = 'u', ['\b'] = 'b',          ['\t'] = 't',          ['\n'] = 'n',
-    [0x0b] = 'u',          ['\f'] = 'f',          ['\r'] = 'r',          ['"'] = '"',
-    ['\\'] = '\\',         [0x0e ... 0x1f] = 'u', [0x80 ... 0xff] = '8',
+    [0x00] = '0', [0x01 ... 0x07] = 'u', ['\b'] = 'b',          ['\t'] = 't',
+    ['\n'] = 'n', [0x0b] = 'u',          ['\f'] = 'f',          ['\r'] = 'r',
+    ['"'] = '"',  ['\\'] = '\\',         [0x0e ... 0x1f] = 'u', [0x80 ... 0xff] = '8',
 };
 
 static void json_escape(struct ty_buf *b, unsigned char c)
@@ -149,7 +154,7 @@ void wire_json_string(struct ty_buf *b, ty_str s)
             continue;
         }
         ty_buf_add(b, s.ptr + done, i - done);
-        if (escapes[c] == '8')
+        if (escapes[c] == '8' || escapes[c] == '0')
             ty_buf_add(b, "\xef\xbf\xbd", 3); /* U+FFFD */
         else
             json_escape(b, c);

@@ -24,7 +24,7 @@ enum { WIRE_MAX_DEPTH = 64, WIRE_MAX_VALUES = 200000 };
 TY_NODISCARD ty_err wire_json_parse(ty_str text, json_t **ret_value);
 /* The same for an object without its braces: "a":1,"b":2 -- as a job's row holds its body. */
 TY_NODISCARD ty_err wire_json_parse_members(ty_str members, json_t **ret_object);
-/* Append a JSON string, quoted and escaped. Bytes that are not UTF-8 become U+FFFD. */
+/* Append a JSON string, quoted and escaped. NUL, and bytes that are not UTF-8, become U+FFFD. */
 void wire_json_string(struct ty_buf *b, ty_str s);
 /* Append a value in compact form, keys in their order. */
 void wire_json_dump(struct ty_buf *b, const json_t *value);
