@@ -25,17 +25,17 @@ const char *auth_token(void)
     return token;
 }
 
-/* A link client/bin/<name> to this program. An older one (another build) is replaced; ty_rename_at
+/* A link <folder>/<name> to this program. An older one (another build) is replaced; ty_rename_at
  * makes the change whole, so a shell never finds the name missing. */
-static ty_err link_program(struct ty_arena *a, const char *client_dir, const char *name)
+static ty_err link_program(struct ty_arena *a, const char *folder, const char *name)
 {
     char self[PATH_MAX];
     ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
     if (n < 0)
         return ty_fail_errno(errno, "cannot read '/proc/self/exe'");
     self[n] = '\0';
-    const char *path = ty_format(a, "%s/bin/%s", client_dir, name);
-    const char *fresh = ty_format(a, "%s/bin/.%s.%d", client_dir, name, (int)getpid());
+    const char *path = ty_format(a, "%s/%s", folder, name);
+    const char *fresh = ty_format(a, "%s/.%s.%d", folder, name, (int)getpid());
     if (unlink(fresh) != 0 && errno != ENOENT)
         return ty_fail_errno(errno, "cannot remove '%s'", fresh);
     if (symlink(self, fresh) != 0)
@@ -46,12 +46,12 @@ static ty_err link_program(struct ty_arena *a, const char *client_dir, const cha
 ty_err auth_client_shims(const char *data_dir)
 {
     struct ty_arena a = {0};
-    const char *client = ty_format(&a, "%s/client", data_dir);
-    ty_err err = ty_mkdirs(ty_format(&a, "%s/bin", client), 0700);
+    const char *shims = ty_format(&a, "%s/client/shims", data_dir);
+    ty_err err = ty_mkdirs(shims, 0700);
     if (err == TY_OK)
-        err = link_program(&a, client, "gcloud");
+        err = link_program(&a, shims, "gcloud");
     if (err == TY_OK)
-        err = link_program(&a, client, "gsutil");
+        err = link_program(&a, shims, "gsutil");
     ty_arena_clear(&a);
     return err;
 }
@@ -79,7 +79,7 @@ static ty_err client_write(struct ty_arena *a, const char *client, const char *u
             AT_FDCWD, ty_format(a, "%s/python/sitecustomize.py", client),
             (ty_str){(const char *)auth_sitecustomize, sizeof(auth_sitecustomize)}, 0600);
     if (err == TY_OK)
-        err = link_program(a, client, "trainyard");
+        err = link_program(a, ty_format(a, "%s/bin", client), "trainyard");
     return err;
 }
 

@@ -8,7 +8,9 @@
  *                         real gcloud comes here
  *   boto                  the same for gsutil
  *   python/sitecustomize.py  gives aiplatform.init our endpoint, REST and credentials
- *   bin/trainyard, and with --shims gcloud and gsutil: links to this binary
+ *   bin/trainyard         a link to this binary
+ *   shims/gcloud, gsutil  the same, made by env --shims; a folder of their own, so that only a
+ *                         shell that asked for them has them on PATH
  * Why no client can stray: all of it says that Google's universe is AUTH_UNIVERSE, a name that
  * cannot be looked up, so a client we have no endpoint variable for fails instead of reaching
  * Google.
@@ -34,7 +36,7 @@
  * has set with gcloud config stays. The RSA key (libcrypto, loaded at the call) is made once. */
 TY_NODISCARD ty_err auth_client_prepare(const char *data_dir, const char *url, const char *project,
                                         const char *region);
-/* Make data/client/bin/gcloud and bin/gsutil, links to this binary. */
+/* Make data/client/shims/gcloud and shims/gsutil, links to this binary. */
 TY_NODISCARD ty_err auth_client_shims(const char *data_dir);
 
 /* A property of the active configuration in a CLOUDSDK_CONFIG folder ("core", "project"); empty

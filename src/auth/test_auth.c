@@ -260,11 +260,12 @@ static void shims_are_links_to_this_program(void **state)
     char self[PATH_MAX], target[PATH_MAX];
     ssize_t n = readlink("/proc/self/exe", self, sizeof(self));
     assert_ok(auth_client_prepare(y->dir, URL, "demo", "us-central1"));
-    assert_int_equal(access(ty_format(&y->arena, "%s/client/bin/gcloud", y->dir), F_OK), -1);
     for (int again = 0; again < 2; again++)
         assert_ok(auth_client_shims(y->dir));
+    assert_int_equal(access(ty_format(&y->arena, "%s/client/bin/gcloud", y->dir), F_OK), -1);
     assert_int_equal(
-        readlink(ty_format(&y->arena, "%s/client/bin/gsutil", y->dir), target, sizeof(target)), n);
+        readlink(ty_format(&y->arena, "%s/client/shims/gsutil", y->dir), target, sizeof(target)),
+        n);
     assert_memory_equal(self, target, (size_t)n);
 }
 

@@ -66,8 +66,10 @@ static void add_accepted(struct builder *b, const struct cloudlog *c)
     bool more = true;
     for (int n = 1; more && n <= MAX_WARNINGS; n++) {
         more = ty_str_split(&rest, '\n', &line);
+        bool note = ty_str_starts(line, TY_STR("note: "));
         if (line.len > 0)
-            add_line(b, n, job->create_ns, "WARNING", ty_cstr(b->arena, line));
+            add_line(b, n, job->create_ns, note ? "INFO" : "WARNING",
+                     ty_cstr(b->arena, note ? ty_str_drop(line, strlen("note: ")) : line));
     }
     ty_buf_clear(&words);
 }
@@ -97,11 +99,9 @@ static void add_attempt(struct builder *b, const struct cloudlog *c, const struc
     int64_t last_ns = exec_log_last_ns(c->data_dir, t->job_id, t->number);
     bool why = t->message.len > 0;
     add_line(b, base + 4, later(t->end_ns, last_ns + 1), "WARNING",
-             ty_format(b->arena,
-                       "Attempt %d ended (" TY_STR_FMT ")%s" TY_STR_FMT
-                       "%s The job is tried again.",
-                       t->number, TY_STR_ARG(t->outcome), why ? ": " : "", TY_STR_ARG(t->message),
-                       why && ty_str_ends(t->message, TY_STR(".")) ? "" : "."));
+             ty_format(
+                 b->arena, "Attempt %d ended (" TY_STR_FMT "), the job is tried again%s" TY_STR_FMT,
+                 t->number, TY_STR_ARG(t->outcome), why ? ": " : ".", TY_STR_ARG(t->message)));
 }
 
 /* The reason stays in the row when the wait is over, and so does this line. */
@@ -119,14 +119,13 @@ static void add_ended(struct builder *b, const struct cloudlog *c, size_t attemp
     int64_t last_ns =
         attempt_count > 0 ? exec_log_last_ns(c->data_dir, job->id, (int)attempt_count) : 0;
     int64_t time_ns = later(job->end_ns, last_ns + 1);
-    bool why = job->error_message.len > 0;
     if (job->state == JOB_STATE_SUCCEEDED)
         add_line(b, ORDINAL_ENDED, time_ns, "INFO", "Job completed successfully.");
+    else if (job->state == JOB_STATE_CANCELLED)
+        add_line(b, ORDINAL_ENDED, time_ns, "NOTICE", ty_cstr(b->arena, job->error_message));
     else
-        add_line(b, ORDINAL_ENDED, time_ns, job->state == JOB_STATE_FAILED ? "ERROR" : "NOTICE",
-                 ty_format(b->arena, "Job %s%s" TY_STR_FMT,
-                           job->state == JOB_STATE_FAILED ? "failed" : "was cancelled",
-                           why ? ": " : ".", TY_STR_ARG(job->error_message)));
+        add_line(b, ORDINAL_ENDED, time_ns, "ERROR",
+                 ty_format(b->arena, "Job failed: " TY_STR_FMT, TY_STR_ARG(job->error_message)));
 }
 
 void service_lines(const struct cloudlog *c, struct ty_arena *a, const struct job *job,
@@ -138,8 +137,10 @@ void service_lines(const struct cloudlog *c, struct ty_arena *a, const struct jo
     bool final = job_state_is_final(job->state);
     add_accepted(&b, c);
     add_waiting(&b);
+    /* The attempt that ended the job has its end; a job that ended while it waited for another
+     * attempt was to be tried again, and that line stays. */
     for (size_t i = 0; i < attempt_count; i++)
-        add_attempt(&b, c, &attempts[i], !final || i + 1 < attempt_count);
+        add_attempt(&b, c, &attempts[i], !final || attempts[i].end_ns != job->end_ns);
     if (final)
         add_ended(&b, c, attempt_count);
     *ret_lines = b.lines;

@@ -38,9 +38,8 @@ ty_err log_source_open(struct log_source *s, const struct cloudlog *c, struct ty
     struct ty_arena rows = {0};
     struct job job;
     struct attempt *attempts;
-    ty_err err = store_job_find(c->store, &rows, project, job_id, &job);
-    if (!err)
-        err = store_attempt_list(c->store, &rows, job_id, &attempts, &s->attempt_count);
+    ty_err err =
+        store_job_history(c->store, &rows, project, job_id, &job, &attempts, &s->attempt_count);
     if (!err) {
         keep_rows(s, &job, attempts);
         skip_to_start(s);

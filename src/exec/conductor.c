@@ -192,6 +192,8 @@ static void judge(struct conductor *c, struct replica *r)
     case RULES_GO_ON:
         break;
     case RULES_SUCCEEDED:
+        if (c->replica_count > 1)
+            output_say(c, "The chief has finished: the other replicas are told to stop.");
         decide(c, "succeeded", TY_OK, false, c->plan.grace_ms);
         break;
     case RULES_RESTART:
@@ -243,6 +245,20 @@ static void judge_ends(struct conductor *c)
     }
 }
 
+/* The grace is over. */
+static void kill_the_rest(struct conductor *c)
+{
+    c->kill_ms = INT64_MAX;
+    for (size_t i = 0; i < c->replica_count; i++) {
+        struct replica *r = &c->replicas[i];
+        if (r->state != REPLICA_GONE)
+            output_say(
+                c, "The replica workerpool%d-%d did not stop within %.1f seconds: it is killed.",
+                r->plan->pool, r->plan->index, (double)c->plan.grace_ms / 1000);
+        replica_signal(r, &c->setup, SIGKILL);
+    }
+}
+
 static void check_deadlines(struct conductor *c, int64_t now)
 {
     if (c->replica_count > 0)
@@ -260,11 +276,8 @@ static void check_deadlines(struct conductor *c, int64_t now)
         output_say(c, "The job's time is over: its replicas are told to stop.");
         decide(c, "timeout", TY_DEADLINE_EXCEEDED, false, c->plan.grace_ms);
     }
-    if (now >= c->kill_ms) {
-        c->kill_ms = INT64_MAX;
-        for (size_t i = 0; i < c->replica_count; i++)
-            replica_signal(&c->replicas[i], &c->setup, SIGKILL);
-    }
+    if (now >= c->kill_ms)
+        kill_the_rest(c);
 }
 
 static void do_restarts(struct conductor *c)

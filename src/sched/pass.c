@@ -12,7 +12,10 @@
 #include "auth/auth.h"
 #include "wire/wire.h"
 
-enum { COMMIT_RETRY_MS = 500 };
+enum {
+    COMMIT_RETRY_MS = 500,
+    ROW_LINES_NS = 1000, /* more than a job has lines made of its rows */
+};
 
 /* ---- planning ---- */
 
@@ -88,7 +91,7 @@ static void plan_failed_or_retry(struct sched *s, struct active *j, const struct
                                  ty_err code, int64_t ran_ms)
 {
     if (j->cancel_requested) {
-        plan_finish(s, j, JOB_STATE_CANCELLED, TY_CANCELLED, "the job was cancelled", ended,
+        plan_finish(s, j, JOB_STATE_CANCELLED, TY_CANCELLED, "The job was cancelled.", ended,
                     ran_ms);
     } else if (!j->disable_retries && j->retries < MAX_RETRIES) {
         plan_retry(s, j, ended, ran_ms, true);
@@ -96,7 +99,7 @@ static void plan_failed_or_retry(struct sched *s, struct active *j, const struct
         const char *message = ty_cstr(&s->pass, ended->message);
         if (j->retries)
             message =
-                ty_format(&s->pass, "%s (after %d retries of the whole job)", message, j->retries);
+                ty_format(&s->pass, "After %d retries of the whole job: %s", j->retries, message);
         plan_finish(s, j, JOB_STATE_FAILED, code, message, ended, ran_ms);
     }
 }
@@ -124,7 +127,8 @@ static void plan_lost(struct sched *s, struct active *j, struct attempt *ended)
     ended->outcome = TY_STR("lost");
     ended->message = ty_str_of(ty_format(
         &s->pass,
-        "the process that ran attempt %d died without a word (killed, or the machine went down)",
+        "the process that ran attempt %d died without a word (killed, its folder removed, or the "
+        "machine went down)",
         j->attempt));
     plan_failed_or_retry(s, j, ended, TY_INTERNAL, ty_boot_ms() - j->placed_boot_ms);
 }
@@ -137,7 +141,7 @@ static void plan_fenced(struct sched *s, struct active *j, struct attempt *ended
     if (j->broken)
         plan_finish(s, j, JOB_STATE_FAILED, TY_FAILED_PRECONDITION, j->broken, ended, 0);
     else if (j->cancel_requested)
-        plan_finish(s, j, JOB_STATE_CANCELLED, TY_CANCELLED, "the job was cancelled", ended, 0);
+        plan_finish(s, j, JOB_STATE_CANCELLED, TY_CANCELLED, "The job was cancelled.", ended, 0);
     else if (j->failed_starts >= MAX_FAILED_STARTS)
         plan_finish(s, j, JOB_STATE_FAILED, TY_UNAVAILABLE,
                     "its processes could not be started on this machine; the server's log says why",
@@ -164,6 +168,8 @@ static bool look_at(struct sched *s, struct active *j)
                   ty_err_message());
         return false;
     }
+    if (look.phase == EXEC_ABSENT && j->fd < 0 && j->running)
+        look.phase = EXEC_LOST; /* it ran: somebody has removed its folder */
     /* No journal, and nobody there who could still create one? Only the fence can tell. */
     if (look.phase == EXEC_ABSENT && j->fd < 0) {
         err = exec_attempt_fence(s->setup.data_dir, j->id, j->attempt);
@@ -208,7 +214,7 @@ static void plan_cancels(struct sched *s)
     for (struct active *j = s->waiting.first; j; j = j->next)
         if (j->cancel_requested)
             plan_finish(s, j, JOB_STATE_CANCELLED, TY_CANCELLED,
-                        "the job was cancelled before it started", NULL, 0);
+                        "The job was cancelled before it started.", NULL, 0);
     for (struct active *j = s->placed.first; j; j = j->next)
         if (j->cancel_requested && j->state != JOB_STATE_CANCELLING && !j->ending) {
             plan_move(plan_add(s, j, ACT_NONE), JOB_STATE_CANCELLING);
@@ -303,6 +309,31 @@ static void plan_starts(struct sched *s)
 
 /* ---- acting on what was committed ---- */
 
+static int64_t later(int64_t x, int64_t y)
+{
+    return x > y ? x : y;
+}
+
+/* A time above every line the job's log has when an attempt starts: those in earlier attempts'
+ * files, and those made of its rows, which are pushed up by a nanosecond each where the clock was
+ * set back. Lines that come later stay below them in the log then, too. */
+static ty_err log_floor(struct sched *s, const struct job *job, int64_t *ret_ns)
+{
+    struct attempt *attempts;
+    size_t count;
+    ty_err err = store_attempt_list(s->setup.store, &s->pass, job->id, &attempts, &count);
+    if (err != TY_OK)
+        return err;
+    int64_t floor_ns = job->create_ns;
+    for (size_t i = 0; i < count; i++) {
+        floor_ns = later(floor_ns, later(attempts[i].start_ns, attempts[i].end_ns));
+        floor_ns =
+            later(floor_ns, exec_log_last_ns(s->setup.data_dir, job->id, attempts[i].number));
+    }
+    *ret_ns = floor_ns + ROW_LINES_NS;
+    return TY_OK;
+}
+
 /* The job's plan: its spec, the environment of Google's clients, its ports. */
 static ty_err launch_prepare(struct sched *s, struct active *j)
 {
@@ -323,8 +354,12 @@ static ty_err launch_prepare(struct sched *s, struct active *j)
         if (vars[i].value)
             env[kept++] = ty_format(a, "%s=%s", vars[i].name, vars[i].value);
     const json_t *spec = json_object_get(body, "jobSpec");
-    int64_t last_line =
-        j->attempt > 1 ? exec_log_last_ns(s->setup.data_dir, j->id, j->attempt - 1) : job.create_ns;
+    int64_t floor_ns;
+    err = log_floor(s, &job, &floor_ns);
+    if (err != TY_OK) {
+        json_decref(body);
+        return err;
+    }
     struct exec_job exec_job = {
         .id = j->id,
         .attempt = j->attempt,
@@ -335,7 +370,7 @@ static ty_err launch_prepare(struct sched *s, struct active *j)
         .data_dir = s->setup.data_dir,
         .client_env = env,
         .timeout_ms = exec_timeout_ms(s->setup.config, spec) - j->ran_ms,
-        .log_floor_ns = last_line,
+        .log_floor_ns = floor_ns,
     };
     struct exec_plan plan;
     err = exec_plan_build(a, s->setup.config, &exec_job, &plan);
@@ -394,6 +429,7 @@ static void act_retry(struct sched *s, struct planned *p)
         j->failed_starts = 0;
     }
     active_unplace(s, j);
+    s->freed = true;
 }
 
 static void act_run(struct sched *s, struct planned *p)
@@ -425,6 +461,7 @@ static void act(struct sched *s, struct planned *p)
     case ACT_FINISH:
         log_info("job.ended", "job=%" PRId64 " state=%s", p->job->id,
                  job_state_name(p->change.state));
+        s->freed = p->job->placed || s->freed;
         active_remove(s, p->job);
         break;
     }
@@ -481,6 +518,7 @@ static void clear_looks(struct sched *s)
 
 void sched_pass(struct sched *s)
 {
+    s->freed = false;
     if (s->retry_boot_ms && ty_boot_ms() < s->retry_boot_ms)
         return;
     s->plan_count = 0;

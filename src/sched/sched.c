@@ -82,6 +82,8 @@ static void read_connection(struct sched *s, struct active *j)
 
 static int wait_ms(const struct sched *s)
 {
+    if (s->freed && s->waiting.count)
+        return 0;
     return s->waiting.count || s->looks || s->retry_boot_ms ? TICK_MS : -1;
 }
 

@@ -111,6 +111,7 @@ struct sched {
     struct planned *plan;
     size_t plan_count, plan_cap;
     bool log_grew;
+    bool freed; /* the last pass gave slots back: somebody who waits may start now */
 
     struct sched_stats stats; /* atomic */
 };

@@ -389,3 +389,29 @@ ty_err store_attempt_list(struct store *s, struct ty_arena *a, int64_t job_id,
     }
     return err;
 }
+
+struct history {
+    struct get job;
+    struct attempts attempts;
+};
+
+static ty_err history_fn(struct db_conn *c, void *arg)
+{
+    struct history *x = arg;
+    ty_err err = get_fn(c, &x->job);
+    return err ? err : attempts_fn(c, &x->attempts);
+}
+
+ty_err store_job_history(struct store *s, struct ty_arena *a, ty_str project, int64_t id,
+                         struct job *ret_job, struct attempt **ret_attempts, size_t *ret_count)
+{
+    struct history x = {.job = {.arena = a, .project = project, .id = id},
+                        .attempts = {.arena = a, .job_id = id}};
+    ty_err err = db_read(s->db, history_fn, &x);
+    if (err == TY_OK) {
+        *ret_job = x.job.job;
+        *ret_attempts = x.attempts.list;
+        *ret_count = x.attempts.count;
+    }
+    return err;
+}

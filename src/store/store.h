@@ -112,6 +112,10 @@ TY_NODISCARD ty_err store_attempt_list(struct store *s, struct ty_arena *a, int6
 /* Any job by id alone, for logs (Cloud Logging names a job without its region). */
 TY_NODISCARD ty_err store_job_find(struct store *s, struct ty_arena *a, ty_str project, int64_t id,
                                    struct job *ret_job);
+/* The same with its attempts, both of one moment: between two reads a job may end. */
+TY_NODISCARD ty_err store_job_history(struct store *s, struct ty_arena *a, ty_str project,
+                                      int64_t id, struct job *ret_job,
+                                      struct attempt **ret_attempts, size_t *ret_count);
 
 /* Long-running operations. All of them are done when they are made. */
 struct operation {

@@ -993,8 +993,8 @@ static void recorded_fields_share_one_line(void **state)
         warnings_of(&y, POOLS(POOL_OK ",{},{\"machineSpec\":{\"machineType\":\"n1\","
                                       "\"acceleratorType\":5}," TASK "}")),
         "recorded, but without effect on this machine (docs/compat.md): "
-        "jobSpec.workerPoolSpecs[].machineSpec.machineType, "
-        "jobSpec.workerPoolSpecs[].machineSpec.acceleratorType");
+        "jobSpec.workerPoolSpecs[].machineSpec.acceleratorType\n"
+        "note: machine types are recorded; replicas use this machine as it is");
     assert_string_equal(
         warnings_of(&y, WITH("\"serviceAccount\":\"a@b\",\"enableWebAccess\":true")),
         "recorded, but without effect on this machine (docs/compat.md): "

@@ -9,7 +9,13 @@
 
 #include <math.h>
 
-enum { FEW_ENUM_VALUES = 12, NAME_SHOWN_BYTES = 64, VALUE_SHOWN_BYTES = 40, VIOLATIONS_JOINED = 3 };
+enum {
+    FEW_ENUM_VALUES = 12,
+    ENUM_LIST_BYTES = 1024,
+    NAME_SHOWN_BYTES = 64,
+    VALUE_SHOWN_BYTES = 40,
+    VIOLATIONS_JOINED = 3
+};
 
 /* ---- violations ---- */
 
@@ -255,29 +261,52 @@ static json_t *take_double(const struct wire_field *f, const json_t *value, cons
 
 /* ---- enums ---- */
 
+/* nvidia-tesla-t4 is NVIDIA_TESLA_T4: as gcloud spells accelerators. */
+static bool same_but_for_spelling(ty_str a, const char *b)
+{
+    size_t i = 0;
+    for (; i < a.len && b[i]; i++) {
+        char x = a.ptr[i] == '-' ? '_' : a.ptr[i];
+        if (x >= 'a' && x <= 'z')
+            x = (char)(x - 'a' + 'A');
+        if (x != b[i])
+            return false;
+    }
+    return i == a.len && !b[i];
+}
+
+/* The value that was probably meant, or NULL. */
+static const char *enum_nearest(const struct wire_field *f, ty_str name)
+{
+    for (const struct wire_enum_value *e = f->values; e->name; e++)
+        if (same_but_for_spelling(name, e->name))
+            return e->name;
+    for (const struct wire_enum_value *e = f->values; name.len > 3 && e->name; e++)
+        if (wire_text_close(name, ty_str_of(e->name), 3))
+            return e->name;
+    return NULL;
+}
+
 static void enum_problem(const struct wire_field *f, const json_t *value, const struct path *p,
                          struct wire_violations *v)
 {
-    const struct wire_enum_value *near = NULL;
-    char list[384];
+    char list[ENUM_LIST_BYTES];
     size_t count = 0, n = 0;
     ty_str name = json_is_string(value) ? text_of(value) : TY_STR("");
-    for (const struct wire_enum_value *e = f->values; e->name; e++) {
-        if (count++ < FEW_ENUM_VALUES && n < sizeof list)
+    for (const struct wire_enum_value *e = f->values; e->name; e++, count++)
+        if (n < sizeof list)
             n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", e->name);
-        if (!near && name.len > 3 && wire_text_close(name, ty_str_of(e->name), 3))
-            near = e;
-    }
+    const char *near = enum_nearest(f, name);
     char shown[VALUE_SHOWN_BYTES + 32];
     ty_str cut = wire_text_cut(name, VALUE_SHOWN_BYTES);
     if (json_is_string(value))
         snprintf(shown, sizeof shown, "'" TY_STR_FMT "'", TY_STR_ARG(cut));
     else
         snprintf(shown, sizeof shown, "%.17g", json_number_value(value));
-    if (count <= FEW_ENUM_VALUES && n < sizeof list)
+    if (near && count > FEW_ENUM_VALUES)
+        problem(v, p, "has no value %s; did you mean '%s'?", shown, near);
+    else if (n < sizeof list)
         problem(v, p, "must be one of %s, not %s", list, shown);
-    else if (near)
-        problem(v, p, "has no value %s; did you mean '%s'?", shown, near->name);
     else
         problem(v, p, "has no value %s", shown);
 }

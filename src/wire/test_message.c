@@ -4,8 +4,8 @@
 static const struct wire_enum_value states[] = {
     {"STATE_UNSPECIFIED", 0}, {"STATE_QUEUED", 1}, {"STATE_RUNNING", 3}, {NULL, 0}};
 static const struct wire_enum_value letters[] = {
-    {"A", 0}, {"B", 1}, {"C", 2}, {"D", 3},  {"E", 4},  {"F", 5},          {"G", 6},
-    {"H", 7}, {"I", 8}, {"J", 9}, {"K", 10}, {"L", 11}, {"NVIDIA_T4", 12}, {NULL, 0}};
+    {"A", 0}, {"B", 1}, {"C", 2}, {"D", 3},  {"E", 4},          {"F", 5},          {"G", 6},
+    {"H", 7}, {"I", 8}, {"J", 9}, {"K", 10}, {"NVIDIA_P4", 11}, {"NVIDIA_T4", 12}, {NULL, 0}};
 static const struct wire_field machine_fields[] = {
     {.name = "machineType", .type = WIRE_STRING, .most = 8},
     {.name = "acceleratorCount", .type = WIRE_INT32, .most = 16},
@@ -208,8 +208,14 @@ static void normalise_enums(void **state)
     violates(JOB("\"workerPoolSpecs\":[{\"machineSpec\":{\"acceleratorType\":\"nvidia-t4\"}}]"),
              "workerPoolSpecs[0].machineSpec.acceleratorType",
              "has no value 'nvidia-t4'; did you mean 'NVIDIA_T4'?");
+    violates(JOB("\"workerPoolSpecs\":[{\"machineSpec\":{\"acceleratorType\":\"NVIDIA_T4x\"}}]"),
+             "workerPoolSpecs[0].machineSpec.acceleratorType", "; did you mean 'NVIDIA_P4'?");
     violates(JOB("\"workerPoolSpecs\":[{\"machineSpec\":{\"acceleratorType\":99}}]"),
-             "workerPoolSpecs[0].machineSpec.acceleratorType", "has no value 99");
+             "workerPoolSpecs[0].machineSpec.acceleratorType",
+             "must be one of A, B, C, D, E, F, G, H, I, J, K, NVIDIA_P4, NVIDIA_T4, not 99");
+    violates(JOB("\"workerPoolSpecs\":[{\"machineSpec\":{\"acceleratorType\":\"bogus\"}}]"),
+             "workerPoolSpecs[0].machineSpec.acceleratorType",
+             "must be one of A, B, C, D, E, F, G, H, I, J, K, NVIDIA_P4, NVIDIA_T4, not 'bogus'");
 }
 
 static void normalise_oneof(void **state)

@@ -57,8 +57,10 @@ static void yaml_refuses(void **state)
     REFUSE("a: 1\n---\nb: 2\n", "line 2: a second document");
     REFUSE("a: 1\nb: 2\na: 3\n", "line 3: the key 'a' is there twice");
     REFUSE("? [a]\n: 1\n", "line 1: a key must be a scalar");
-    REFUSE("a: &x 1\nb: *x\n", "line 2: aliases (*x) are not supported");
-    REFUSE("*x : 1\n", "aliases");
+    REFUSE("a: 1\nb: *x\n", "line 2: no anchor '&x' comes before the alias '*x'");
+    REFUSE("a: &x 1\n*x : 1\n", "line 2: a key must be a scalar");
+    REFUSE("a: &x\n- 1\n- [*x]\n", "line 3: the alias '*x' is inside what '&x' names");
+    REFUSE("a: &x 1\nb: &x {c: *x}\n", "line 2: the alias '*x' is inside");
     REFUSE("a: !mine 1\n", "line 1: the tag '!mine' is not supported");
     REFUSE("a: !mine [1]\n", "'!mine'");
     REFUSE("a: !mine {b: 1}\n", "'!mine'");
@@ -94,6 +96,52 @@ static void yaml_limits(void **state)
     for (int i = 0; i <= WIRE_MAX_VALUES; i++)
         ty_buf_addz(&b, "- 1\n");
     refuse(ty_buf_str(&b), "more than 200000 values");
+    ty_buf_clear(&b);
+}
+
+static void yaml_aliases_are_copies(void **state)
+{
+    (void)state;
+    reads_as(
+        "a: &m {t: n1, n: [1, {k: ~}]}\nb: *m\nc: [*m, &s x, *s]\n",
+        "{\"a\":{\"t\":\"n1\",\"n\":[1,{\"k\":null}]},\"b\":{\"t\":\"n1\",\"n\":[1,{\"k\":null}]},"
+        "\"c\":[{\"t\":\"n1\",\"n\":[1,{\"k\":null}]},\"x\",\"x\"]}");
+    reads_as("- &a 1\n- *a\n- &a 2\n- *a\n", "[1,1,2,2]"); /* the last one of a name counts */
+    json_t *value = NULL;
+    assert_ok(wire_yaml_parse(TY_STR("a: &m {t: 1}\nb: *m\n"), &value));
+    json_object_set_new(json_object_get(value, "b"), "t", json_integer(2));
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(value, "a"), "t")), 1);
+    json_decref(value);
+}
+
+/* Few bytes that ask for too much: many values, long text again and again, many levels. */
+static void yaml_alias_bombs(void **state)
+{
+    (void)state;
+    struct ty_buf b;
+    ty_buf_init(&b, 1 << 24);
+    ty_buf_addz(&b, "l0: &l0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n");
+    for (int i = 1; i < 10; i++) {
+        ty_buf_addf(&b, "l%d: &l%d [", i, i);
+        for (int k = 0; k < 10; k++)
+            ty_buf_addf(&b, "%s*l%d", k > 0 ? ", " : "", i - 1);
+        ty_buf_addz(&b, "]\n");
+    }
+    refuse(ty_buf_str(&b), "line 5: more than 200000 values");
+    ty_buf_clear(&b);
+
+    ty_buf_addz(&b, "- &long ");
+    for (int i = 0; i < 1 << 20; i++)
+        ty_buf_addc(&b, 'x');
+    for (int i = 0; i < 100; i++)
+        ty_buf_addz(&b, "\n- *long");
+    refuse(ty_buf_str(&b), "line 18: aliases repeat more than 16777216 bytes");
+    ty_buf_clear(&b);
+
+    ty_buf_addz(&b, "- &d0 []\n");
+    for (int i = 1; i < WIRE_MAX_DEPTH; i++)
+        ty_buf_addf(&b, "- &d%d [*d%d]\n", i, i - 1);
+    refuse(ty_buf_str(&b), "line 64: more than 64 levels");
     ty_buf_clear(&b);
 }
 
@@ -259,6 +307,8 @@ static const struct CMUnitTest tests[] = {
     TEST("yaml/core_schema", yaml_core_schema),
     TEST("yaml/refuses", yaml_refuses),
     TEST("yaml/limits", yaml_limits),
+    TEST("yaml/aliases_are_copies", yaml_aliases_are_copies),
+    TEST("yaml/alias_bombs", yaml_alias_bombs),
     TEST("yaml/dump_structure", yaml_dump_structure),
     TEST("yaml/dump_strings", yaml_dump_strings),
     TEST("yaml/dump_folds", yaml_dump_folds),

@@ -43,8 +43,10 @@ ty_str wire_json_get_str(const json_t *object, const char *key);
  * schema (null, true/false, integers, floats); quoted ones are strings. Refused:
  * no document or more than one, duplicate keys, keys that are not scalars, more
  * than WIRE_MAX_DEPTH levels or WIRE_MAX_VALUES values, tags of one's own, numbers
- * that are not finite or need more than 64 bits, and aliases (no trainer file
- * needs them and they are how bombs are built). Messages name the line. */
+ * that are not finite or need more than 64 bits. An alias is a copy of what its anchor
+ * names: its values count as if they had been written there, all copies together repeat
+ * at most 16 MiB of text, and one inside its own anchor is refused; "<<" is a key like
+ * any other. Messages name the line. */
 TY_NODISCARD ty_err wire_yaml_parse(ty_str text, json_t **ret_value);
 
 /* ---- messages: what a JSON request may contain, as tables ---- */

@@ -1,14 +1,18 @@
 /* yaml.c -- one YAML document into JSON values.
  *
  * Built on libyaml's events with a stack of our own, so depth and number of
- * values are bounded as they are read and nothing recurses. Aliases are refused
- * rather than expanded: nine lines of them make a billion values. Plain scalars
- * follow the core schema of YAML 1.2, so `on`, `no` and 2024-01-01 are strings,
- * not the booleans and dates of YAML 1.1. */
+ * values are bounded as they are read. An alias becomes a copy of what its anchor
+ * names, and the copy counts as if it had been written out: nine lines of aliases
+ * can ask for a billion values, and are refused at the one that is too many. The
+ * copied text has a ceiling as well, because one long string is a single value.
+ * Plain scalars follow the core schema of YAML 1.2, so `on`, `no` and 2024-01-01
+ * are strings, not the booleans and dates of YAML 1.1. */
 #include "wire/wire_int.h"
 
 #include <math.h>
 #include <yaml.h>
+
+enum { COPIED_BYTES = 1 << 24 }; /* text that aliases may repeat, in one document */
 
 struct level {
     json_t *container; /* borrowed from the container it is in, or from loader.root */
@@ -16,9 +20,10 @@ struct level {
 };
 struct loader {
     yaml_parser_t parser;
-    json_t *root; /* owned */
+    json_t *root;    /* owned */
+    json_t *anchors; /* owned: name to the value it names last, also while that is being read */
     struct level levels[WIRE_MAX_DEPTH];
-    size_t depth, values;
+    size_t depth, values, copied_bytes;
     ty_str text;
 };
 
@@ -178,6 +183,95 @@ static ty_err take_key(struct level *top, const yaml_event_t *e)
     return TY_OK;
 }
 
+static ty_err count_value(struct loader *l, const yaml_event_t *e)
+{
+    if (++l->values > WIRE_MAX_VALUES)
+        return ty_fail(TY_INVALID_ARGUMENT, "YAML at line %zu: more than %d values", line_of(e),
+                       WIRE_MAX_VALUES);
+    return TY_OK;
+}
+
+static ty_err levels_fail(const yaml_event_t *e)
+{
+    return ty_fail(TY_INVALID_ARGUMENT, "YAML at line %zu: more than %d levels", line_of(e),
+                   WIRE_MAX_DEPTH);
+}
+
+/* ---- anchors and aliases ---- */
+
+static void anchor_set(struct loader *l, const yaml_char_t *name, json_t *value)
+{
+    if (name != NULL) {
+        int failed = json_object_set(l->anchors, (const char *)name, value);
+        ty_assert(failed == 0); /* libyaml's names are ASCII */
+    }
+}
+
+static ty_err count_copied(struct loader *l, const yaml_event_t *e, size_t bytes)
+{
+    l->copied_bytes += bytes;
+    if (l->copied_bytes > COPIED_BYTES)
+        return ty_fail(TY_INVALID_ARGUMENT, "YAML at line %zu: aliases repeat more than %d bytes",
+                       line_of(e), COPIED_BYTES);
+    return count_value(l, e);
+}
+
+/* A copy for a place under `depth` containers; it recurses no deeper than WIRE_MAX_DEPTH. On
+ * failure *ret_copy is what was made until then. */
+static ty_err value_copy(struct loader *l, const yaml_event_t *e, const json_t *from, size_t depth,
+                         json_t **ret_copy)
+{
+    const char *key;
+    json_t *member;
+    size_t i;
+    ty_err err = count_copied(l, e, json_string_length(from));
+    if (err != TY_OK)
+        return err;
+    if (!json_is_object(from) && !json_is_array(from)) {
+        *ret_copy = json_deep_copy(from);
+        return TY_OK;
+    }
+    if (depth == WIRE_MAX_DEPTH)
+        return levels_fail(e);
+    json_t *to = *ret_copy = json_is_object(from) ? json_object() : json_array();
+    json_array_foreach (from, i, member) {
+        json_t *copy = NULL;
+        err = value_copy(l, e, member, depth + 1, &copy);
+        if (copy != NULL)
+            json_array_append_new(to, copy);
+        if (err != TY_OK)
+            return err;
+    }
+    json_object_foreach ((json_t *)from, key, member) {
+        json_t *copy = NULL;
+        err = count_copied(l, e, strlen(key));
+        if (err == TY_OK)
+            err = value_copy(l, e, member, depth + 1, &copy);
+        if (copy != NULL)
+            json_object_set_new(to, key, copy);
+        if (err != TY_OK)
+            return err;
+    }
+    return TY_OK;
+}
+
+static ty_err alias_value(struct loader *l, const yaml_event_t *e, json_t **ret_value)
+{
+    const char *name = (const char *)e->data.alias.anchor;
+    const json_t *from = json_object_get(l->anchors, name);
+    if (from == NULL)
+        return ty_fail(TY_INVALID_ARGUMENT,
+                       "YAML at line %zu: no anchor '&%.40s' comes before the alias '*%.40s'",
+                       line_of(e), name, name);
+    for (size_t i = 0; i < l->depth; i++)
+        if (l->levels[i].container == from)
+            return ty_fail(TY_INVALID_ARGUMENT,
+                           "YAML at line %zu: the alias '*%.40s' is inside what '&%.40s' names",
+                           line_of(e), name, name);
+    l->values--; /* the copy counts, the alias does not */
+    return value_copy(l, e, from, l->depth, ret_value);
+}
+
 /* Put a new value (whose reference we own) where it belongs; containers are entered. */
 static ty_err place_value(struct loader *l, const yaml_event_t *e, json_t *value)
 {
@@ -192,34 +286,48 @@ static ty_err place_value(struct loader *l, const yaml_event_t *e, json_t *value
         free(top->key);
         top->key = NULL;
     }
-    if (e->type == YAML_SCALAR_EVENT)
+    if (e->type == YAML_SCALAR_EVENT || e->type == YAML_ALIAS_EVENT)
         return TY_OK;
     if (l->depth == WIRE_MAX_DEPTH)
-        return ty_fail(TY_INVALID_ARGUMENT, "YAML at line %zu: more than %d levels", line_of(e),
-                       WIRE_MAX_DEPTH);
+        return levels_fail(e);
     l->levels[l->depth++] = (struct level){.container = value};
     return TY_OK;
 }
 
+/* The value that an event starts, as yet empty if it is a container. May be set on failure too. */
+static ty_err event_value(struct loader *l, const yaml_event_t *e, json_t **ret_value)
+{
+    const yaml_char_t *anchor = NULL;
+    ty_err err = TY_OK;
+    if (e->type == YAML_ALIAS_EVENT)
+        return alias_value(l, e, ret_value);
+    if (e->type == YAML_SCALAR_EVENT) {
+        anchor = e->data.scalar.anchor;
+        err = scalar_value(e, ret_value);
+    } else if (e->type == YAML_SEQUENCE_START_EVENT) {
+        anchor = e->data.sequence_start.anchor;
+        err = check_tag(e, e->data.sequence_start.tag, YAML_SEQ_TAG);
+        *ret_value = json_array();
+    } else {
+        anchor = e->data.mapping_start.anchor;
+        err = check_tag(e, e->data.mapping_start.tag, YAML_MAP_TAG);
+        *ret_value = json_object();
+    }
+    if (err == TY_OK)
+        anchor_set(l, anchor, *ret_value);
+    return err;
+}
+
 static ty_err take_value(struct loader *l, const yaml_event_t *e)
 {
-    if (++l->values > WIRE_MAX_VALUES)
-        return ty_fail(TY_INVALID_ARGUMENT, "YAML at line %zu: more than %d values", line_of(e),
-                       WIRE_MAX_VALUES);
+    ty_err err = count_value(l, e);
+    if (err != TY_OK)
+        return err;
     struct level *top = l->depth > 0 ? &l->levels[l->depth - 1] : NULL;
     if (top && json_is_object(top->container) && !top->key)
         return take_key(top, e);
     json_t *value = NULL;
-    ty_err err = TY_OK;
-    if (e->type == YAML_SCALAR_EVENT) {
-        err = scalar_value(e, &value);
-    } else if (e->type == YAML_SEQUENCE_START_EVENT) {
-        err = check_tag(e, e->data.sequence_start.tag, YAML_SEQ_TAG);
-        value = json_array();
-    } else {
-        err = check_tag(e, e->data.mapping_start.tag, YAML_MAP_TAG);
-        value = json_object();
-    }
+    err = event_value(l, e, &value);
     if (err) {
         json_decref(value);
         return err;
@@ -230,13 +338,11 @@ static ty_err take_value(struct loader *l, const yaml_event_t *e)
 static ty_err take_event(struct loader *l, const yaml_event_t *e)
 {
     switch (e->type) {
-    case YAML_ALIAS_EVENT:
-        return ty_fail(TY_INVALID_ARGUMENT, "YAML at line %zu: aliases (*%.40s) are not supported",
-                       line_of(e), (const char *)e->data.alias.anchor);
     case YAML_DOCUMENT_START_EVENT:
         if (l->root)
             return ty_fail(TY_INVALID_ARGUMENT, "YAML at line %zu: a second document", line_of(e));
         return TY_OK;
+    case YAML_ALIAS_EVENT:
     case YAML_SCALAR_EVENT:
     case YAML_SEQUENCE_START_EVENT:
     case YAML_MAPPING_START_EVENT:
@@ -276,7 +382,10 @@ ty_err wire_yaml_parse(ty_str text, json_t **ret_value)
     yaml_parser_set_encoding(&l.parser, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(&l.parser, (const unsigned char *)(text.ptr ? text.ptr : ""),
                                  text.len);
+    l.anchors = json_object();
+    ty_assert(l.anchors);
     ty_err err = load(&l);
+    json_decref(l.anchors);
     for (size_t i = 0; i < l.depth; i++)
         free(l.levels[i].key);
     yaml_parser_delete(&l.parser);
