@@ -8,14 +8,6 @@
 
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
-static int usage(const char *problem)
-{
-    fprintf(stderr, "trainyard: %s\n", problem);
-    fprintf(stderr, "usage: trainyard serve [--data DIR] [--listen ADDRESS:PORT] "
-                    "[--ready-file FILE]\n");
-    return EXIT_USAGE;
-}
-
 /* --name=value or --name value; moves *i past what it took. */
 static const char *option_value(int argc, char **argv, int *i, const char *name)
 {
@@ -29,29 +21,33 @@ static const char *option_value(int argc, char **argv, int *i, const char *name)
     return NULL;
 }
 
-static int command_serve(int argc, char **argv)
+static int serve(struct server_options *o)
 {
-    struct server_options o = {0};
-    for (int i = 0; i < argc; i++) {
-        const char *value;
-        if ((value = option_value(argc, argv, &i, "--data")))
-            o.data_dir = value;
-        else if ((value = option_value(argc, argv, &i, "--listen")))
-            o.listen = value;
-        else if ((value = option_value(argc, argv, &i, "--ready-file")))
-            o.ready_file = value;
-        else if (strcmp(argv[i], "--help") == 0)
-            return usage("runs the service until it is told to stop"), 0;
-        else
-            return usage("serve does not know what to do with that argument");
-    }
-    if (!o.data_dir)
-        o.data_dir = getenv("TRAINYARD_DATA");
-    ty_err err = server_run(&o);
+    if (!o->data_dir)
+        o->data_dir = getenv("TRAINYARD_DATA");
+    ty_err err = server_run(o);
     if (err == TY_OK)
         return 0;
     fprintf(stderr, "trainyard: cannot serve: %s\n", ty_err_message());
+    if (err == TY_ALREADY_EXISTS) /* the address; a folder that is served is another error */
+        fprintf(stderr, "Use another port: trainyard serve --listen 127.0.0.1:PORT (0 picks a free "
+                        "one), or the setting 'listen'\n");
     return EXIT_FAILED;
+}
+
+static int command_serve(int argc, char **argv)
+{
+    static const char *const names[] = {"data", "listen", "ready-file"};
+    const char *values[TY_COUNT(names)];
+    struct ty_arena a = {0};
+    int status;
+    if (cli_own_flags(&a, "serve", argc, argv, names, values, TY_COUNT(names), &status)) {
+        struct server_options o = {
+            .data_dir = values[0], .listen = values[1], .ready_file = values[2]};
+        status = serve(&o);
+    }
+    ty_arena_clear(&a);
+    return status;
 }
 
 /* The server starts itself again with this, as the small process that forks conductors. */
@@ -62,12 +58,15 @@ static int command_launch(int argc, char **argv)
     for (int i = 0; i < argc; i++) {
         if ((value = option_value(argc, argv, &i, "--fd"))) {
             if (ty_parse_i64(ty_str_of(value), &fd) != TY_OK)
-                return EXIT_USAGE;
+                fd = -1;
         } else if ((value = option_value(argc, argv, &i, "--data"))) {
             data_dir = value;
         }
     }
-    return fd >= 0 && data_dir ? exec_launcher_main((int)fd, data_dir) : EXIT_USAGE;
+    if (fd >= 0 && data_dir)
+        return exec_launcher_main((int)fd, data_dir);
+    fputs("trainyard: 'launch' is internal: the server starts it. See 'trainyard help'\n", stderr);
+    return EXIT_USAGE;
 }
 
 int main(int argc, char **argv)

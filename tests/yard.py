@@ -91,7 +91,9 @@ class Yard:
         with open(self.log_file, "ab") as log:
             self.process = subprocess.Popen(
                 [BINARY, "serve", "--data", self.data, "--listen", self.listen, "--ready-file", self.ready_file],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**clean_environment(), **self.extra})
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                # Conductors write over their command line: the folder in their environment is what finds them.
+                env={**clean_environment(), **self.extra, "YARD_FOLDER": str(self.folder)})
         end = time.monotonic() + wait_s
         while time.monotonic() < end:
             if self.ready_file.exists() and (text := self.ready_file.read_text().strip()):

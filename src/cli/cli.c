@@ -30,24 +30,43 @@ int cli_help_show(struct cli *c)
         return show(&b, stdout, CLI_OK);
     }
     const struct cli_command *cmd = cli_command_named(c->args.positional);
-    if (cmd == NULL) {
-        ty_buf_addf(&b, "trainyard: no command '" TY_STR_FMT "'; 'trainyard help' lists them\n",
-                    TY_STR_ARG(c->args.positional));
-        return show(&b, stderr, CLI_USAGE);
+    if (cmd != NULL) {
+        cli_command_help(cmd, &b);
+        return show(&b, stdout, CLI_OK);
     }
-    cli_command_help(cmd, &b);
-    return show(&b, stdout, CLI_OK);
+    if (ty_str_is(c->args.positional, "settings")) {
+        cli_settings_help(&b);
+        return show(&b, stdout, CLI_OK);
+    }
+    if (cli_group_help(c->args.positional, &b))
+        return show(&b, stdout, CLI_OK);
+    ty_buf_addf(&b, "trainyard: no command '" TY_STR_FMT "'; 'trainyard help' lists them\n",
+                TY_STR_ARG(c->args.positional));
+    return show(&b, stderr, CLI_USAGE);
 }
 
-/* Words that begin commands of ours but are none: "ai custom-jobs", "ai custom-jobs creat". */
-static bool fail_in_group(struct ty_arena *a, int argc, char **argv)
+/* Words that begin commands of ours but are none: "ai custom-jobs" (which --help explains),
+ * "ai custom-jobs creat". */
+static bool run_group(struct ty_arena *a, int argc, char **argv, int *ret_status)
 {
     const char *names[32], *given = "";
     size_t n = 0;
+    bool help = false;
+    struct ty_buf group;
+    for (int i = 0; i < argc; i++) {
+        help |= strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0;
+        if (argv[i][0] != '-')
+            given = ty_format(a, "%s%s%s", given, given[0] != '\0' ? " " : "", argv[i]);
+    }
+    ty_buf_init(&group, 1 << 16);
+    if (cli_group_help(ty_str_of(given), &group)) {
+        if (!help)
+            fprintf(stderr, "ERROR: (trainyard) '%s' is not a whole command.\n", given);
+        *ret_status = show(&group, help ? stdout : stderr, help ? CLI_OK : CLI_USAGE);
+        return true;
+    }
     if (argc < 1 || strcmp(argv[0], "ai") != 0)
         return false;
-    for (int i = 0; i < argc && argv[i][0] != '-'; i++)
-        given = ty_format(a, "%s%s%s", given, i > 0 ? " " : "", argv[i]);
     for (size_t i = 0; i < cli_command_count && n < TY_COUNT(names); i++)
         if (ty_str_starts(ty_str_of(cli_commands[i].words), TY_STR("ai ")))
             names[n++] = cli_commands[i].words;
@@ -56,6 +75,7 @@ static bool fail_in_group(struct ty_arena *a, int argc, char **argv)
             near != NULL ? " Did you mean this? " : "", near != NULL ? near : "");
     for (size_t i = 0; i < n; i++)
         fprintf(stderr, "  trainyard %s\n", names[i]);
+    *ret_status = CLI_USAGE;
     return true;
 }
 
@@ -101,14 +121,15 @@ static int run_unknown(struct cli *c, const char *name, int argc, char **argv)
 {
     const char *names[32], *first = argc > 0 ? argv[0] : "";
     size_t n = 0;
+    int status;
     if (c->as_gcloud)
         return fail_as_shim(c->arena, name, argc, argv);
     if (strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0)
         return cli_help_show(c);
     if (strcmp(first, "--version") == 0)
         return cli_version(c);
-    if (fail_in_group(c->arena, argc, argv))
-        return CLI_USAGE;
+    if (run_group(c->arena, argc, argv, &status))
+        return status;
     if (argc == 0) {
         struct ty_buf b;
         ty_buf_init(&b, 1 << 16);
@@ -146,6 +167,32 @@ static int run_command(struct cli *c, int argc, char **argv)
         return cli_fail_usage(c);
     }
     return c->command->run(c);
+}
+
+bool cli_own_flags(struct ty_arena *a, const char *command, int argc, char **argv,
+                   const char *const *names, const char **ret_values, size_t count, int *ret_status)
+{
+    struct cli c = {.arena = a, .command = cli_command_named(ty_str_of(command))};
+    ty_assert(c.command != NULL);
+    ty_err err = cli_args_parse(a, c.command, argc, argv, &c.args);
+    if (err == TY_OK && cli_arg_on(&c.args, "help")) {
+        struct ty_buf b;
+        ty_buf_init(&b, 1 << 16);
+        cli_command_help(c.command, &b);
+        *ret_status = show(&b, stdout, CLI_OK);
+        return false;
+    }
+    for (size_t i = 0; i < count && err == TY_OK; i++) {
+        ty_str value = cli_arg(&c.args, names[i]);
+        bool given = cli_arg_given(&c.args, names[i]);
+        ret_values[i] = given ? ty_cstr(a, value) : NULL;
+        if (given && value.len == 0)
+            err = ty_fail(TY_INVALID_ARGUMENT, "argument --%s needs a value", names[i]);
+    }
+    if (err == TY_OK)
+        return true;
+    *ret_status = cli_fail_usage(&c);
+    return false;
 }
 
 int cli_main(int argc, char **argv)

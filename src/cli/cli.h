@@ -12,7 +12,11 @@
 /* Run main's own argv (argv[0] tells whether we were called as gcloud or gsutil). Returns the exit
  * status; words that are no command are wrong use. */
 int cli_main(int argc, char **argv);
-/* Lists the commands, for help; one line each. */
-void cli_help(FILE *out);
+/* Read the flags of a command that main.c runs itself: ret_values[i] is what was given for
+ * names[i], in the arena, or NULL. Returns false if there is nothing more to do: it was help or
+ * wrong use, all is said, and *ret_status is the exit status. */
+bool cli_own_flags(struct ty_arena *a, const char *command, int argc, char **argv,
+                   const char *const *names, const char **ret_values, size_t count,
+                   int *ret_status);
 
 #endif

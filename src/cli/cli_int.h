@@ -4,7 +4,10 @@
  *   flags.c   gcloud's flag grammar
  *   spec.c    flags and YAML into a CustomJob
  *   target.c  which server, project, region; calls to it
+ *   away.c    what to say when no server answers
  *   print.c   --format
+ *   projection.c  the keys in it
+ *   text.c    text of others, for a terminal
  *   jobs.c, logs.c, env.c, doctor.c   the commands */
 #ifndef TY_CLI_INT_H
 #define TY_CLI_INT_H
@@ -57,6 +60,7 @@ struct cli {
     const char *connect; /* the same, or unix:... */
     const char *project, *region;
     struct http_client client;
+    bool replied; /* the last call got a reply, even if that was an error */
 };
 
 /* ---- table.c ---- */
@@ -70,6 +74,9 @@ const struct cli_flag *cli_flag_find(const struct cli_command *cmd, ty_str name)
 const char *cli_nearest(ty_str wrong, const char *const *names, size_t count);
 void cli_command_help(const struct cli_command *cmd, struct ty_buf *b);
 void cli_general_help(struct ty_buf *b);
+/* The commands that begin with `words` and a space; false, and nothing added, if there are none. */
+bool cli_group_help(ty_str words, struct ty_buf *b);
+void cli_settings_help(struct ty_buf *b); /* every setting of config.def */
 
 /* ---- flags.c ---- */
 
@@ -82,6 +89,8 @@ bool cli_arg_given(const struct cli_args *args, const char *name);
 bool cli_arg_on(const struct cli_args *args, const char *name);
 /* A CLI_INT's value, or `otherwise`. */
 int64_t cli_arg_int(const struct cli_args *args, const char *name, int64_t otherwise);
+/* A whole number above 0; a mistake is named as `what`. */
+TY_NODISCARD ty_err cli_number_parse(const char *what, ty_str text, int64_t *ret_number);
 
 /* One element of a list; for dicts with its key. */
 struct cli_item {
@@ -119,6 +128,12 @@ TY_NODISCARD ty_err cli_call(struct cli *c, enum http_method method, const char 
 int cli_fail(const struct cli *c, ty_err err);
 int cli_fail_usage(const struct cli *c);
 
+/* ---- away.c ---- */
+
+/* What to tell a user whom c's server did not answer, because of `why`, and what to do about it:
+ * two lines, without a newline at the end. */
+const char *cli_away_text(const struct cli *c, const char *why);
+
 /* ---- print.c ---- */
 
 /* Print a job (or an array of them) by --format; `otherwise` when none was given. Returns the exit
@@ -126,9 +141,33 @@ int cli_fail_usage(const struct cli *c);
 int cli_print(const struct cli *c, const json_t *value, const char *otherwise);
 /* A --format that is none is wrong use; checked before anything is done. */
 TY_NODISCARD ty_err cli_format_check(const struct cli_args *args);
-/* The member at a dotted path, or NULL. */
-const json_t *cli_json_at(const json_t *value, ty_str path);
 bool cli_color(int fd); /* a terminal that wants colours */
+
+/* ---- projection.c ---- */
+
+enum { CLI_MAX_COLUMNS = 32 };
+struct cli_column {
+    ty_str path; /* borrowed: jobSpec.workerPoolSpecs[0].replicaCount */
+    bool basename;
+};
+/* "KEY,KEY,..."; wrong keys and transforms are named. */
+TY_NODISCARD ty_err cli_columns_parse(ty_str keys, struct cli_column ret_columns[CLI_MAX_COLUMNS],
+                                      size_t *ret_count);
+ty_str cli_column_heading(struct ty_arena *a, const struct cli_column *column, bool capitals);
+/* What the item has there; empty for nothing. */
+ty_str cli_column_text(struct ty_arena *a, const struct cli_column *column, const json_t *item);
+/* The member at a path of names and indexes, or NULL. */
+const json_t *cli_json_at(const json_t *value, ty_str path);
+
+/* ---- text.c ---- */
+
+/* With control characters (newline and tab only if not `lines`), marks of direction and bytes that
+ * are not UTF-8 as escapes. NUL-terminated. */
+ty_str cli_text_shown(struct ty_arena *a, ty_str text, bool lines);
+/* That, lines left, if `fd` is a terminal; else as it is. */
+const char *cli_text_for(struct ty_arena *a, int fd, const char *text);
+/* Columns on a terminal. */
+size_t cli_text_width(ty_str text);
 
 /* ---- env.c ---- */
 

@@ -33,9 +33,9 @@ static void look_at_server(struct cli *c, struct findings *f)
               ty_format(c->arena, "answers at %s, data in %s", c->url, c->data_dir));
         return;
     }
-    found(f, NOTE, "server",
-          ty_format(c->arena, "none answers at %s (%s); start one with: trainyard serve",
-                    c->url != NULL ? c->url : "TRAINYARD_URL", ty_err_message()));
+    bool away = err == TY_UNAVAILABLE && !c->replied;
+    const char *why = ty_cstr(c->arena, ty_str_of(ty_err_message()));
+    found(f, NOTE, "server", away ? cli_away_text(c, why) : why);
 }
 
 static void look_at_isolation(struct cli *c, struct findings *f)

@@ -3,7 +3,7 @@
  * What a variable was before is remembered in the shell itself: TRAINYARD_ENV lists the names that
  * were changed, TRAINYARD_OLD_<name> has the value of each that was set. A name already in the list
  * is not remembered again, so evaluating env twice and --unset once still leads back. PATH and
- * PYTHONPATH are undone by taking our folder out, because a user may well have changed them since
+ * PYTHONPATH are undone by taking our folders out, because a user may well have changed them since
  * (a virtual environment, for one). */
 #include "cli/cli_int.h"
 
@@ -62,14 +62,22 @@ static const char *path_without(struct ty_arena *a, const char *list, const char
     return left != NULL ? left : "";
 }
 
-/* Both lists hold a folder of data/client. The one a former env put there (another data folder,
- * perhaps) is named by TRAINYARD_DATA, if TRAINYARD_ENV says there was one. */
-static const char *path_as_before(struct ty_arena *a, const char *name, const char *below)
+/* PATH or PYTHONPATH without our folders. Those a former env put there (of another data folder,
+ * perhaps) are named by TRAINYARD_DATA, if TRAINYARD_ENV says there was one. */
+static const char *path_as_before(struct ty_arena *a, const char *name)
 {
+    static const char *const ours[] = {"bin", "shims", "python"};
     const char *value = getenv(name), *data = getenv("TRAINYARD_DATA");
-    if (value == NULL || data == NULL || getenv("TRAINYARD_ENV") == NULL)
-        return value != NULL ? value : "";
-    return path_without(a, value, ty_format(a, "%s/client/%s", data, below));
+    if (value == NULL)
+        return "";
+    for (size_t i = 0; data != NULL && getenv("TRAINYARD_ENV") != NULL && i < TY_COUNT(ours); i++)
+        value = path_without(a, value, ty_format(a, "%s/client/%s", data, ours[i]));
+    return value;
+}
+
+static const char *path_with(struct ty_arena *a, const char *folder, const char *list)
+{
+    return ty_format(a, "%s%s%s", folder, list[0] != '\0' ? ":" : "", list);
 }
 
 /* ---- env ---- */
@@ -96,14 +104,16 @@ static void add_set(struct cli *c, struct ty_buf *b)
     struct ty_arena *a = c->arena;
     size_t count;
     const char *list = getenv("TRAINYARD_ENV") != NULL ? getenv("TRAINYARD_ENV") : "";
-    const char *python = path_as_before(a, "PYTHONPATH", "python");
-    const char *path = path_as_before(a, "PATH", "bin");
+    const char *python = path_as_before(a, "PYTHONPATH");
+    const char *path = path_as_before(a, "PATH");
     struct auth_var *vars = auth_client_env(a, c->data_dir, c->url, python, &count);
     for (size_t i = 0; i < count; i++)
         add_variable(a, b, &list, vars[i].name, vars[i].value);
     add_variable(a, b, &list, "TRAINYARD_DATA", c->data_dir);
-    add_variable(a, b, &list, "PATH",
-                 ty_format(a, "%s/client/bin%s%s", c->data_dir, path[0] != '\0' ? ":" : "", path));
+    path = path_with(a, ty_format(a, "%s/client/bin", c->data_dir), path);
+    if (cli_arg_on(&c->args, "shims"))
+        path = path_with(a, ty_format(a, "%s/client/shims", c->data_dir), path);
+    add_variable(a, b, &list, "PATH", path);
     add_export(b, "TRAINYARD_ENV", list);
 }
 
@@ -123,10 +133,8 @@ static bool is_shell_name(ty_str s)
 static void add_restored(struct ty_arena *a, struct ty_buf *b, const char *name)
 {
     const char *old = getenv(old_name(a, name)), *now = NULL;
-    if (strcmp(name, "PATH") == 0)
-        now = path_as_before(a, name, "bin");
-    else if (strcmp(name, "PYTHONPATH") == 0)
-        now = path_as_before(a, name, "python");
+    if (strcmp(name, "PATH") == 0 || strcmp(name, "PYTHONPATH") == 0)
+        now = path_as_before(a, name);
     if (now != NULL && now[0] != '\0')
         add_export(b, name, now);
     else if (old != NULL)
@@ -166,10 +174,8 @@ static void say_if_away(struct cli *c)
         http_client_close(&client);
     }
     if (err != TY_OK)
-        fprintf(stderr,
-                "trainyard: no server answers at %s: %s\n"
-                "Start one with: trainyard serve --data %s\n",
-                c->url, ty_err_message(), c->data_dir);
+        fprintf(stderr, "trainyard: %s\n",
+                cli_away_text(c, ty_cstr(c->arena, ty_str_of(ty_err_message()))));
 }
 
 int cli_env(struct cli *c)

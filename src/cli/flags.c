@@ -15,7 +15,8 @@ static ty_err unknown_flag(struct ty_arena *a, const struct cli_command *cmd, ty
     for (const struct cli_flag *f = cmd->flags; f->name != NULL && n < TY_COUNT(names); f++)
         names[n++] = f->name;
     for (const struct cli_flag *f = cli_globals; f->name != NULL && n < TY_COUNT(names); f++)
-        names[n++] = f->name;
+        if (cli_flag_find(cmd, ty_str_of(f->name)) == f)
+            names[n++] = f->name;
     const char *near = cli_nearest(name, names, n);
     return ty_fail(TY_INVALID_ARGUMENT, "unrecognized arguments: --" TY_STR_FMT "%s",
                    TY_STR_ARG(name),
@@ -45,6 +46,25 @@ static ty_err bool_parse(struct ty_arena *a, struct cli_args *args, const struct
     return TY_OK;
 }
 
+ty_err cli_number_parse(const char *what, ty_str text, int64_t *ret_number)
+{
+    size_t digits = 0;
+    int64_t number = 0;
+    while (digits < text.len && text.ptr[digits] >= '0' && text.ptr[digits] <= '9')
+        digits++;
+    ty_err err = ty_parse_i64(text, &number);
+    if (err != TY_OK && digits > 0 && digits == text.len)
+        return ty_fail(TY_INVALID_ARGUMENT,
+                       "%s: the number '" TY_STR_FMT "' is too big (at most %" PRId64 ")", what,
+                       TY_STR_ARG(text), INT64_MAX);
+    if (err != TY_OK || number < 1)
+        return ty_fail(TY_INVALID_ARGUMENT,
+                       "%s: must be a whole number above 0, not '" TY_STR_FMT "'", what,
+                       TY_STR_ARG(text));
+    *ret_number = number;
+    return TY_OK;
+}
+
 /* One flag at argv[*i]; moves *i to its last word. */
 static ty_err flag_parse(struct ty_arena *a, const struct cli_command *cmd, int argc, char **argv,
                          int *i, struct cli_args *args)
@@ -63,15 +83,16 @@ static ty_err flag_parse(struct ty_arena *a, const struct cli_command *cmd, int 
         return bool_parse(a, args, f, negated, has_value, value);
     if (!has_value) {
         if (*i + 1 >= argc || ty_str_starts(ty_str_of(argv[*i + 1]), TY_STR("--")))
-            return ty_fail(TY_INVALID_ARGUMENT, "argument --%s: expected one argument%s", f->name,
+            return ty_fail(TY_INVALID_ARGUMENT, "argument --%s needs a value%s", f->name,
                            *i + 1 < argc ? " (one that starts with '--' needs '=')" : "");
         value = ty_str_of(argv[++*i]);
     }
     int64_t number;
-    if (f->kind == CLI_INT && (ty_parse_i64(value, &number) != TY_OK || number < 1))
-        return ty_fail(TY_INVALID_ARGUMENT,
-                       "argument --%s: must be a whole number above 0, not '" TY_STR_FMT "'",
-                       f->name, TY_STR_ARG(value));
+    if (f->kind == CLI_INT) {
+        ty_err err = cli_number_parse(ty_format(a, "argument --%s", f->name), value, &number);
+        if (err != TY_OK)
+            return err;
+    }
     args_add(a, args, f, value);
     return TY_OK;
 }
@@ -103,7 +124,7 @@ ty_err cli_args_parse(struct ty_arena *a, const struct cli_command *cmd, int arg
             flags_over = true;
         else if (!flags_over && ty_str_starts(word, TY_STR("--")))
             err = flag_parse(a, cmd, argc, argv, &i, &args);
-        else if (!flags_over && (ty_str_is(word, "-h") || ty_str_is(word, "-q")))
+        else if (!flags_over && (ty_str_is(word, "-h") || (ty_str_is(word, "-q") && cmd->run)))
             args_add(a, &args, cli_flag_find(NULL, ty_str_of(argv[i][1] == 'h' ? "help" : "quiet")),
                      TY_STR("true"));
         else if (!flags_over && word.len > 1 && word.ptr[0] == '-')

@@ -70,14 +70,42 @@ static int begin(struct cli *c, const char **ret_path)
 
 /* ---- create ---- */
 
+/* All of stdin. It is not opened by a name: what it is connected to may have none. */
+static ty_err stdin_read(struct ty_arena *a, ty_str *ret_text)
+{
+    struct ty_buf b;
+    char part[16384];
+    ssize_t n;
+    ty_buf_init(&b, CONFIG_BYTES);
+    while ((n = read(STDIN_FILENO, part, sizeof(part))) != 0 && !b.full) {
+        if (n > 0)
+            ty_buf_add(&b, part, (size_t)n);
+        else if (errno != EINTR)
+            break;
+    }
+    ty_err err = n < 0 ? ty_fail_errno(errno, "cannot read stdin") : ty_buf_check(&b, "stdin");
+    if (err == TY_OK)
+        *ret_text = ty_str_dup(a, ty_buf_str(&b));
+    ty_buf_clear(&b);
+    return err;
+}
+
 static ty_err config_load(struct cli *c, json_t **ret_spec)
 {
     ty_str text;
+    struct stat st;
     const char *path = ty_cstr(c->arena, cli_arg(&c->args, "config"));
-    ty_err err = ty_file_read(AT_FDCWD, path, CONFIG_BYTES, c->arena, &text);
+    bool from_stdin = strcmp(path, "-") == 0;
+    ty_err err;
+    if (from_stdin)
+        err = stdin_read(c->arena, &text);
+    else if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+        err = ty_fail(TY_INVALID_ARGUMENT, "'%s' is a folder; a YAML file is needed", path);
+    else
+        err = ty_file_read(AT_FDCWD, path, CONFIG_BYTES, c->arena, &text);
     if (err != TY_OK)
         return ty_wrap(err, "argument --config");
-    return cli_spec_from_yaml(text, path, ret_spec);
+    return cli_spec_from_yaml(text, from_stdin ? "stdin" : path, ret_spec);
 }
 
 static int create_body(struct cli *c, json_t **ret_body)

@@ -20,7 +20,7 @@ struct follow {
     ty_str id;
     char cursor[64];
     char state[64]; /* "" before the first answer */
-    bool done;
+    bool done, any_line;
     bool color, pretty;
 };
 
@@ -163,6 +163,7 @@ static void take(struct follow *f, const json_t *answer)
     ty_str state = wire_json_get_str(answer, "state");
     json_array_foreach (json_object_get(answer, "lines"), i, line) {
         print_line(f, line);
+        f->any_line = true;
     }
     fflush(stdout);
     if (cursor.len > 0)
@@ -171,19 +172,60 @@ static void take(struct follow *f, const json_t *answer)
     f->done = json_is_true(json_object_get(answer, "done"));
 }
 
+/* The tasks of a job as they are called in its log: "workerpool0-0, workerpool1-0, ...". True if
+ * `task` is one of them. */
+static bool tasks_list(const json_t *job, ty_str task, struct ty_buf *b)
+{
+    enum { SHOWN = 8 };
+    size_t at, count = 0;
+    json_t *pool;
+    bool found = ty_str_is(task, "service");
+    json_array_foreach (json_object_get(json_object_get(job, "jobSpec"), "workerPoolSpecs"), at,
+                        pool) {
+        int64_t replicas = 0;
+        (void)!ty_parse_i64(wire_json_get_str(pool, "replicaCount"), &replicas);
+        for (int64_t i = 0; i < replicas; i++) {
+            char name[64];
+            snprintf(name, sizeof(name), "workerpool%zu-%" PRId64, at, i);
+            found |= ty_str_is(task, name);
+            if (count++ < SHOWN)
+                ty_buf_addf(b, "%s%s", count > 1 ? ", " : "", name);
+        }
+    }
+    ty_buf_addz(b, count > SHOWN ? ", ..." : "");
+    return found;
+}
+
+/* A job that ended without a line of --task-name: was there such a task? */
+static void say_if_no_task(struct follow *f, const json_t *job)
+{
+    ty_str task = cli_arg(&f->c->args, "task-name");
+    struct ty_buf tasks;
+    ty_buf_init(&tasks, 1 << 12);
+    if (!tasks_list(job, task, &tasks))
+        fprintf(stderr, "Job " TY_STR_FMT " has no replica '%s'; its replicas are %s\n",
+                TY_STR_ARG(f->id),
+                cli_text_for(f->c->arena, STDERR_FILENO, ty_cstr(f->c->arena, task)),
+                tasks.len > 0 ? tasks.ptr : "not known");
+    ty_buf_clear(&tasks);
+}
+
 /* The last word: the state, and why, on stderr. */
 static int finish(struct follow *f)
 {
     struct cli *c = f->c;
     json_t *job;
     bool good = strcmp(f->state, "JOB_STATE_SUCCEEDED") == 0;
+    bool no_line = !f->any_line && cli_arg_given(&c->args, "task-name");
     fprintf(stderr, "Job " TY_STR_FMT " ended: %s\n", TY_STR_ARG(f->id), f->state);
     const char *path = ty_format(c->arena, "/v1/projects/%s/locations/%s/customJobs/" TY_STR_FMT,
                                  c->project, c->region, TY_STR_ARG(f->id));
-    if (!good && cli_call(c, HTTP_GET, path, TY_STR(""), CALL_MS, &job) == TY_OK) {
+    if ((!good || no_line) && cli_call(c, HTTP_GET, path, TY_STR(""), CALL_MS, &job) == TY_OK) {
         ty_str why = wire_json_get_str(json_object_get(job, "error"), "message");
         if (why.len > 0)
-            fprintf(stderr, TY_STR_FMT "\n", TY_STR_ARG(why));
+            fprintf(stderr, "%s\n", cli_text_for(c->arena, STDERR_FILENO, ty_cstr(c->arena, why)));
+        if (no_line)
+            say_if_no_task(f, job);
         json_decref(job);
     }
     return good || c->as_gcloud ? CLI_OK : CLI_FAILED;
@@ -204,6 +246,9 @@ int cli_custom_jobs_stream_logs(struct cli *c)
     while (!f.done) {
         json_t *answer;
         err = ask_patiently(&f, &answer);
+        if (err == TY_NOT_FOUND) /* the log's own route knows no region and names none */
+            err = ty_fail(TY_NOT_FOUND, "there is no job '" TY_STR_FMT "' in project '%s'",
+                          TY_STR_ARG(f.id), c->project);
         if (err != TY_OK)
             return cli_fail(c, err);
         take(&f, answer);

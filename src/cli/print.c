@@ -1,4 +1,6 @@
-/* print.c -- --format: json and yaml as gcloud prints them, value(KEYS), and a table for people. */
+/* print.c -- --format: json and yaml as gcloud prints them, value(KEYS), csv(KEYS), table(KEYS),
+ * and a table for people. What a table shows is escaped (text.c); the others are data, left as it
+ * is. */
 #include "cli/cli_int.h"
 
 #include "wire/wire.h"
@@ -10,63 +12,6 @@ bool cli_color(int fd)
     const char *none = getenv("NO_COLOR"), *term = getenv("TERM");
     return isatty(fd) && (none == NULL || none[0] == '\0') &&
            (term == NULL || strcmp(term, "dumb") != 0);
-}
-
-const json_t *cli_json_at(const json_t *value, ty_str path)
-{
-    ty_str name;
-    bool more = path.len > 0;
-    while (more && value != NULL) {
-        more = ty_str_split(&path, '.', &name);
-        const json_t *found = NULL;
-        const char *key;
-        json_t *member;
-        json_object_foreach ((json_t *)value, key, member) {
-            if (wire_name_eq(ty_str_of(key), name))
-                found = member;
-        }
-        value = found;
-    }
-    return value;
-}
-
-static void add_value(struct ty_buf *b, const json_t *v)
-{
-    const char *key;
-    json_t *member;
-    size_t i;
-    if (json_is_string(v)) {
-        ty_buf_add(b, json_string_value(v), json_string_length(v));
-    } else if (json_is_boolean(v)) {
-        ty_buf_addz(b, json_is_true(v) ? "True" : "False");
-    } else if (json_is_array(v)) {
-        json_array_foreach (v, i, member) {
-            ty_buf_addz(b, i > 0 ? ";" : "");
-            add_value(b, member);
-        }
-    } else if (json_is_object(v)) {
-        size_t start = b->len;
-        json_object_foreach ((json_t *)v, key, member) {
-            ty_buf_addf(b, "%s%s=", b->len > start ? ";" : "", key);
-            add_value(b, member);
-        }
-    } else if (v != NULL && !json_is_null(v)) {
-        wire_json_dump(b, v);
-    }
-}
-
-/* value(name,state): one line an item, tabs between. */
-static void add_values(struct ty_buf *b, const json_t *item, ty_str keys)
-{
-    bool more = true, first = true;
-    while (more) {
-        ty_str key;
-        more = ty_str_split(&keys, ',', &key);
-        ty_buf_addz(b, first ? "" : "\t");
-        add_value(b, cli_json_at(item, ty_str_trim(key)));
-        first = false;
-    }
-    ty_buf_addc(b, '\n');
 }
 
 /* ---- the table ---- */
@@ -111,54 +56,144 @@ static void row_of(struct ty_arena *a, const json_t *job, ty_str ret_cells[COLUM
             ty_str_of(span(a, (time_of(job, "endTime", &ended) ? ended : now) - started));
 }
 
-static void add_table(struct ty_arena *a, struct ty_buf *b, const json_t *jobs)
+/* `rows` rows of `columns` cells, aligned. */
+static void add_aligned(struct ty_arena *a, struct ty_buf *b, ty_str *cells, size_t rows,
+                        size_t columns)
 {
-    size_t count = json_array_size(jobs), width[COLUMNS] = {0};
-    ty_str(*rows)[COLUMNS] = ty_alloc_array(a, count + 1, sizeof(*rows));
-    const ty_str head[COLUMNS] = {TY_STR("ID"), TY_STR("NAME"), TY_STR("STATE"), TY_STR("CREATED"),
-                                  TY_STR("DURATION")};
-    memcpy(rows[0], head, sizeof(head));
+    size_t width[CLI_MAX_COLUMNS] = {0};
+    for (size_t i = 0; i < rows * columns; i++) {
+        cells[i] = cli_text_shown(a, cells[i], false);
+        size_t w = cli_text_width(cells[i]), *most = &width[i % columns];
+        *most = w > *most ? w : *most;
+    }
+    for (size_t i = 0; i < rows * columns; i++) {
+        bool last = i % columns + 1 == columns;
+        ty_buf_adds(b, cells[i]);
+        for (size_t pad = cli_text_width(cells[i]); !last && pad < width[i % columns] + 2; pad++)
+            ty_buf_addc(b, ' ');
+        ty_buf_addz(b, last ? "\n" : "");
+    }
+}
+
+static void add_job_table(struct ty_arena *a, struct ty_buf *b, const json_t *jobs)
+{
+    static const ty_str head[COLUMNS] = {
+        {"ID", 2}, {"NAME", 4}, {"STATE", 5}, {"CREATED", 7}, {"DURATION", 8}};
+    size_t count = json_array_size(jobs);
+    ty_str *cells = ty_new_array(a, ty_str, (count + 1) * COLUMNS);
+    memcpy(cells, head, sizeof(head));
     for (size_t i = 0; i < count; i++)
-        row_of(a, json_array_get(jobs, i), rows[i + 1]);
-    for (size_t i = 0; i <= count; i++)
-        for (size_t k = 0; k < COLUMNS; k++)
-            width[k] = rows[i][k].len > width[k] ? rows[i][k].len : width[k];
-    for (size_t i = 0; i <= count; i++)
-        for (size_t k = 0; k < COLUMNS; k++) {
-            ty_buf_adds(b, rows[i][k]);
-            for (size_t pad = rows[i][k].len; k + 1 < COLUMNS && pad < width[k] + 2; pad++)
-                ty_buf_addc(b, ' ');
-            ty_buf_addz(b, k + 1 < COLUMNS ? "" : "\n");
-        }
+        row_of(a, json_array_get(jobs, i), cells + (i + 1) * COLUMNS);
+    add_aligned(a, b, cells, count + 1, COLUMNS);
+}
+
+/* ---- columns: value(...), csv(...), table(...) ---- */
+
+enum format {
+    FORMAT_NONE,
+    FORMAT_JSON,
+    FORMAT_YAML,
+    FORMAT_JOB_TABLE,
+    FORMAT_VALUE,
+    FORMAT_CSV,
+    FORMAT_TABLE,
+    FORMAT_UNKNOWN
+};
+
+struct columns {
+    enum format format;
+    bool headless;
+    struct cli_column list[CLI_MAX_COLUMNS];
+    size_t count;
+};
+
+/* A field of a CSV line, quoted where it has to be. */
+static void add_csv(struct ty_buf *b, ty_str field)
+{
+    bool quoted = false;
+    for (size_t i = 0; i < field.len; i++)
+        quoted |= strchr(",\"\r\n", field.ptr[i]) != NULL;
+    ty_buf_addz(b, quoted ? "\"" : "");
+    for (size_t i = 0; i < field.len; i++) {
+        if (field.ptr[i] == '"')
+            ty_buf_addc(b, '"');
+        ty_buf_addc(b, field.ptr[i]);
+    }
+    ty_buf_addz(b, quoted ? "\"" : "");
+}
+
+static void add_columns(struct ty_arena *a, struct ty_buf *b, const json_t *list,
+                        const struct columns *c)
+{
+    size_t rows = json_array_size(list), first = c->format == FORMAT_VALUE || c->headless ? 0 : 1;
+    ty_str *cells = ty_new_array(a, ty_str, (rows + first) * c->count + 1);
+    for (size_t k = 0; k < c->count && first > 0; k++)
+        cells[k] = cli_column_heading(a, &c->list[k], c->format == FORMAT_TABLE);
+    for (size_t i = 0; i < rows * c->count; i++)
+        cells[first * c->count + i] =
+            cli_column_text(a, &c->list[i % c->count], json_array_get(list, i / c->count));
+    rows += first;
+    if (c->format == FORMAT_TABLE) {
+        add_aligned(a, b, cells, rows, c->count);
+        return;
+    }
+    for (size_t i = 0; i < rows * c->count; i++) {
+        bool last = i % c->count + 1 == c->count;
+        if (c->format == FORMAT_CSV)
+            add_csv(b, cells[i]);
+        else
+            ty_buf_adds(b, cells[i]);
+        ty_buf_addz(b, last ? "\n" : c->format == FORMAT_CSV ? "," : "\t");
+    }
 }
 
 /* ---- all of it ---- */
 
-enum format { FORMAT_NONE, FORMAT_JSON, FORMAT_YAML, FORMAT_TABLE, FORMAT_VALUE, FORMAT_UNKNOWN };
-
-static enum format format_of(ty_str text)
+static enum format format_named(ty_str name, bool with_keys)
 {
     static const struct {
         const char *name;
+        bool with_keys;
         enum format format;
-    } names[] = {{"none", FORMAT_NONE}, {"disable", FORMAT_NONE}, {"json", FORMAT_JSON},
-                 {"yaml", FORMAT_YAML}, {"default", FORMAT_YAML}, {"table", FORMAT_TABLE}};
+    } names[] = {{"none", false, FORMAT_NONE},    {"disable", false, FORMAT_NONE},
+                 {"json", false, FORMAT_JSON},    {"yaml", false, FORMAT_YAML},
+                 {"default", false, FORMAT_YAML}, {"table", false, FORMAT_JOB_TABLE},
+                 {"value", true, FORMAT_VALUE},   {"csv", true, FORMAT_CSV},
+                 {"table", true, FORMAT_TABLE}};
     for (size_t i = 0; i < TY_COUNT(names); i++)
-        if (ty_str_is(text, names[i].name))
+        if (names[i].with_keys == with_keys && ty_str_is(name, names[i].name))
             return names[i].format;
-    bool value = ty_str_starts(text, TY_STR("value(")) && ty_str_ends(text, TY_STR(")"));
-    return value ? FORMAT_VALUE : FORMAT_UNKNOWN;
+    return FORMAT_UNKNOWN;
+}
+
+static ty_err format_parse(ty_str text, struct columns *ret)
+{
+    ty_str rest = text, name;
+    *ret = (struct columns){0};
+    bool with_keys = ty_str_ends(text, TY_STR(")")) && ty_str_split(&rest, '(', &name);
+    if (!with_keys)
+        name = text;
+    if (with_keys && ty_str_ends(name, TY_STR("[no-heading]"))) {
+        ret->headless = true;
+        name.len -= strlen("[no-heading]");
+    }
+    ret->format = format_named(name, with_keys);
+    if (ret->format == FORMAT_UNKNOWN)
+        return ty_fail(TY_INVALID_ARGUMENT,
+                       "argument --format: '" TY_STR_FMT "' is none of json, yaml, value(KEY,...), "
+                       "csv(KEY,...), table(KEY,...), table, none",
+                       TY_STR_ARG(text));
+    if (!with_keys)
+        return TY_OK;
+    rest.len--; /* the parenthesis */
+    return cli_columns_parse(rest, ret->list, &ret->count);
 }
 
 ty_err cli_format_check(const struct cli_args *args)
 {
+    struct columns columns;
     ty_str text = cli_arg(args, "format");
-    if (text.len == 0 || format_of(text) != FORMAT_UNKNOWN)
-        return TY_OK;
-    return ty_fail(TY_INVALID_ARGUMENT,
-                   "argument --format: '" TY_STR_FMT "' is none of json, yaml, value(KEY,...), "
-                   "table, none",
-                   TY_STR_ARG(text));
+    return text.len > 0 ? format_parse(text, &columns) : TY_OK;
 }
 
 static void add_json(struct ty_buf *b, const json_t *value)
@@ -169,27 +204,31 @@ static void add_json(struct ty_buf *b, const json_t *value)
     free(text);
 }
 
-static void add_item(struct ty_buf *b, const json_t *item, ty_str text, bool in_list)
+static void add_yaml(struct ty_buf *b, const json_t *value)
 {
-    if (format_of(text) == FORMAT_VALUE) {
-        add_values(b, item, (ty_str){text.ptr + 6, text.len - 7});
-        return;
+    json_t *item;
+    size_t i;
+    if (!json_is_array(value))
+        wire_yaml_dump(b, value);
+    json_array_foreach (value, i, item) {
+        ty_buf_addz(b, "---\n"); /* gcloud starts each document of a list with it */
+        wire_yaml_dump(b, item);
     }
-    ty_buf_addz(b, in_list ? "---\n" : ""); /* gcloud starts each document of a list with it */
-    wire_yaml_dump(b, item);
 }
 
 static void add_formatted(const struct cli *c, struct ty_buf *b, const json_t *value, ty_str text)
 {
     json_t *list = json_is_array(value) ? json_incref((json_t *)value) : json_pack("[O]", value);
-    enum format format = format_of(text);
-    if (format == FORMAT_JSON)
+    struct columns columns;
+    (void)!format_parse(text, &columns); /* checked before: cli_format_check */
+    if (columns.format == FORMAT_JSON)
         add_json(b, value);
-    else if (format == FORMAT_TABLE)
-        add_table(c->arena, b, list);
-    for (size_t i = 0; i < json_array_size(list); i++)
-        if (format == FORMAT_YAML || format == FORMAT_VALUE)
-            add_item(b, json_array_get(list, i), text, json_is_array(value));
+    else if (columns.format == FORMAT_YAML)
+        add_yaml(b, value);
+    else if (columns.format == FORMAT_JOB_TABLE)
+        add_job_table(c->arena, b, list);
+    else if (columns.count > 0)
+        add_columns(c->arena, b, list, &columns);
     json_decref(list);
 }
 

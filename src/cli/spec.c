@@ -152,11 +152,9 @@ static ty_err pool_check(const ty_str v[POOL_KEYS])
                        "'accelerator-type'");
     static const int numbers[] = {POOL_REPLICA_COUNT, POOL_ACCELERATOR_COUNT};
     for (size_t i = 0; i < TY_COUNT(numbers); i++)
-        if (v[numbers[i]].ptr != NULL && (ty_parse_i64(v[numbers[i]], &n) != TY_OK || n < 1))
-            return ty_fail(TY_INVALID_ARGUMENT,
-                           "argument --worker-pool-spec: %s must be a whole number above 0, not "
-                           "'" TY_STR_FMT "'",
-                           pool_keys[numbers[i]], TY_STR_ARG(v[numbers[i]]));
+        if (v[numbers[i]].ptr != NULL &&
+            cli_number_parse(pool_keys[numbers[i]], v[numbers[i]], &n) != TY_OK)
+            return ty_wrap(TY_INVALID_ARGUMENT, "argument --worker-pool-spec");
     return TY_OK;
 }
 
@@ -249,6 +247,14 @@ ty_err cli_spec_from_yaml(ty_str text, const char *path, json_t **ret_spec)
                        "'%s': must be a mapping with the fields of a CustomJobSpec "
                        "(workerPoolSpecs, ...)",
                        path);
+    }
+    if (field_get(spec, "jobSpec") != NULL) {
+        json_decref(spec);
+        return ty_fail(
+            TY_INVALID_ARGUMENT,
+            "'%s': this is a whole CustomJob; --config takes a CustomJobSpec: keep what is "
+            "under 'jobSpec', and give the rest by flags (--display-name, --labels)",
+            path);
     }
     json_t *pools = field_get(spec, "workerPoolSpecs");
     if (json_is_object(pools)) { /* Google's own example gives one pool as a mapping */

@@ -51,7 +51,8 @@ static const struct cli_flag *flag_in(const struct cli_flag *flags, ty_str name)
 const struct cli_flag *cli_flag_find(const struct cli_command *cmd, ty_str name)
 {
     const struct cli_flag *found = cmd != NULL ? flag_in(cmd->flags, name) : NULL;
-    return found != NULL ? found : flag_in(cli_globals, name);
+    bool own_only = cmd != NULL && cmd->run == NULL && !ty_str_is(name, "help");
+    return found != NULL || own_only ? found : flag_in(cli_globals, name);
 }
 
 const struct cli_command *cli_command_named(ty_str words)
@@ -63,13 +64,15 @@ const struct cli_command *cli_command_named(ty_str words)
 }
 
 /* gcloud takes flags anywhere, so "--project x ai custom-jobs list" has to be read before the
- * command is known: a flag without "=" takes the next word if it is a global one with a value. */
+ * command is known: a flag without "=" takes the next word if it is one with a value anywhere. */
 static bool takes_next(const char *arg)
 {
     ty_str rest = ty_str_of(arg + 2), name;
     if (ty_str_split(&rest, '=', &name))
         return false;
     const struct cli_flag *f = flag_in(cli_globals, name);
+    for (size_t i = 0; i < cli_command_count && f == NULL; i++)
+        f = flag_in(cli_commands[i].flags, name);
     return f != NULL && f->kind != CLI_BOOL;
 }
 
@@ -144,6 +147,8 @@ const char *cli_nearest(ty_str wrong, const char *const *names, size_t count)
 static void flag_help(const struct cli_flag *f, struct ty_buf *b)
 {
     char left[80];
+    if (f->help[0] == '\0')
+        return;
     const char *given = f->kind == CLI_BOOL ? "" : "=";
     snprintf(left, sizeof(left), "--%s%s%s", f->name, given, f->metavar);
     if (strlen(left) > 26)
@@ -162,7 +167,42 @@ void cli_command_help(const struct cli_command *cmd, struct ty_buf *b)
     for (const struct cli_flag *f = cmd->flags; f->name != NULL; f++)
         flag_help(f, b);
     for (const struct cli_flag *f = cli_globals; f->name != NULL; f++)
-        flag_help(f, b);
+        if (cli_flag_find(cmd, ty_str_of(f->name)) == f)
+            flag_help(f, b);
+}
+
+bool cli_group_help(ty_str words, struct ty_buf *b)
+{
+    bool any = false;
+    for (size_t i = 0; i < cli_command_count; i++) {
+        ty_str command = ty_str_of(cli_commands[i].words);
+        if (words.len == 0 || command.len <= words.len || !ty_str_starts(command, words) ||
+            command.ptr[words.len] != ' ')
+            continue;
+        if (!any)
+            ty_buf_addf(b, "Commands of trainyard " TY_STR_FMT ":\n", TY_STR_ARG(words));
+        ty_buf_addf(b, "  %-28s  %s\n", cli_commands[i].words, cli_commands[i].summary);
+        any = true;
+    }
+    if (any)
+        ty_buf_addz(b, "\nMore about one: trainyard help COMMAND.\n");
+    return any;
+}
+
+void cli_settings_help(struct ty_buf *b)
+{
+    ty_buf_addz(b,
+                "Settings of the server are lines 'name = value' in DATA/trainyard.conf, where "
+                "DATA is the data\nfolder (~/.trainyard, or serve --data); '#' starts a comment. "
+                "They are read when the server\nstarts. etc/trainyard.conf in the sources is an "
+                "example with all of them. The defaults:\n");
+#define SETTING_INT(name, def, min, max, doc)                                                      \
+    ty_buf_addf(b, "\n  %s = %lld\n      %s (%lld to %lld)\n", #name, (long long)(def), doc,       \
+                (long long)(min), (long long)(max));
+#define SETTING_STR(name, def, doc) ty_buf_addf(b, "\n  %s = %s\n      %s\n", #name, def, doc);
+#include "base/config.def"
+#undef SETTING_INT
+#undef SETTING_STR
 }
 
 static void commands_help(struct ty_buf *b)
@@ -175,16 +215,7 @@ void cli_general_help(struct ty_buf *b)
 {
     ty_buf_addz(b, "trainyard runs Vertex AI training jobs on your own machine.\n\nCommands:\n");
     commands_help(b);
-    ty_buf_addz(
-        b, "\nMore about one: trainyard help COMMAND. Exit status: 0 done, 1 it failed, 2 wrong "
-           "use.\n");
-}
-
-void cli_help(FILE *out)
-{
-    struct ty_buf b;
-    ty_buf_init(&b, 1 << 16);
-    commands_help(&b);
-    fputs(b.ptr, out);
-    ty_buf_clear(&b);
+    ty_buf_addz(b,
+                "\nMore about one: trainyard help COMMAND. Settings of the server: trainyard help "
+                "settings.\nExit status: 0 done, 1 it failed, 2 wrong use.\n");
 }

@@ -89,6 +89,7 @@ ty_err cli_call(struct cli *c, enum http_method method, const char *target, ty_s
     struct ty_arena a = {0}; /* of this call: a log may be followed for days */
     struct http_reply reply;
     ty_err err = http_client_call(&c->client, &a, method, target, body, timeout_ms, &reply);
+    c->replied = err == TY_OK;
     if (err == TY_OK && reply.status >= 400)
         err = http_reply_fail(&reply);
     else if (err == TY_OK &&
@@ -113,13 +114,10 @@ int cli_fail(const struct cli *c, ty_err err)
 {
     char *message = ty_err_take();
     fflush(stdout);
-    if (err == TY_UNAVAILABLE && c->url != NULL)
-        fprintf(stderr,
-                "ERROR: (%s) no server answers at %s: %s\n"
-                "Start one with: trainyard serve\n",
-                dotted(c), c->url, message);
-    else
-        fprintf(stderr, "ERROR: (%s) %s: %s\n", dotted(c), ty_err_name(err), message);
+    const char *text = err == TY_UNAVAILABLE && c->url != NULL && !c->replied
+                           ? cli_away_text(c, message)
+                           : ty_format(c->arena, "%s: %s", ty_err_name(err), message);
+    fprintf(stderr, "ERROR: (%s) %s\n", dotted(c), cli_text_for(c->arena, STDERR_FILENO, text));
     free(message);
     return CLI_FAILED;
 }
@@ -130,8 +128,8 @@ int cli_fail_usage(const struct cli *c)
     fflush(stdout);
     fprintf(stderr,
             "ERROR: (%s) %s\nUsage: trainyard %s%s%s [flags]; all flags: trainyard help %s\n",
-            dotted(c), message, c->command->words, c->command->positional[0] ? " " : "",
-            c->command->positional, c->command->words);
+            dotted(c), cli_text_for(c->arena, STDERR_FILENO, message), c->command->words,
+            c->command->positional[0] ? " " : "", c->command->positional, c->command->words);
     free(message);
     return CLI_USAGE;
 }

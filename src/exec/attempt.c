@@ -125,6 +125,10 @@ ty_err exec_attempt_look(struct ty_arena *a, const char *data_dir, int64_t job_i
                 look.phase = EXEC_ALIVE;
             else
                 err = read_journal(a, dirfd, &look);
+            /* "begin" is on disk before anything is started: without it nothing ever ran. Whoever
+             * made the journal, a conductor or a server with its fence, died before a word. */
+            if (err == TY_OK && look.phase == EXEC_LOST && look.begin_ns == 0)
+                look.phase = EXEC_FENCED;
         }
         close(dirfd);
     } else if (err == TY_NOT_FOUND) {

@@ -96,7 +96,8 @@ enum exec_phase {
     EXEC_ALIVE,  /* the lock is held */
     EXEC_ENDED,  /* the journal has its end record */
     EXEC_LOST,   /* journal without an end, lock free: the conductor died */
-    EXEC_FENCED, /* the server made the journal: nothing ever ran */
+    EXEC_FENCED, /* nothing ever ran: the server made the journal, or its maker died before a word
+                  */
 };
 /* What journal and lock say. Strings from the arena. */
 struct exec_look {

@@ -688,7 +688,8 @@ static void crash_at_every_step(void **state)
         if (look.phase == EXEC_ENDED)
             assert_outcome(look, "succeeded", 0, false);
         else
-            assert_true(look.phase == EXEC_ABSENT || look.phase == EXEC_LOST);
+            assert_true(look.phase == EXEC_ABSENT || look.phase == EXEC_FENCED ||
+                        look.phase == EXEC_LOST);
         assert_int_equal(left_after(&y, 5000), 0);
         char *ctl =
             ty_format(&y.arena, "%s/ctl", exec_attempt_path(&y.arena, y.dir, y.plan.job_id, 1));

@@ -214,7 +214,9 @@ static void plan_cancels(struct sched *s)
     for (struct active *j = s->waiting.first; j; j = j->next)
         if (j->cancel_requested)
             plan_finish(s, j, JOB_STATE_CANCELLED, TY_CANCELLED,
-                        "The job was cancelled before it started.", NULL, 0);
+                        j->attempt ? "The job was cancelled while it waited to be tried again."
+                                   : "The job was cancelled before it started.",
+                        NULL, 0);
     for (struct active *j = s->placed.first; j; j = j->next)
         if (j->cancel_requested && j->state != JOB_STATE_CANCELLING && !j->ending) {
             plan_move(plan_add(s, j, ACT_NONE), JOB_STATE_CANCELLING);

@@ -32,11 +32,16 @@ static ty_err data_dir_lock(struct server *s)
     if (s->lock_fd < 0)
         return ty_fail_errno(errno, "cannot open '%s'", path);
     if (flock(s->lock_fd, LOCK_EX | LOCK_NB) != 0) {
-        ty_str holder = {0};
+        ty_str holder = {0}, url = {0};
         (void)!ty_file_read(AT_FDCWD, path, 64, &s->arena, &holder);
-        return ty_fail(TY_ALREADY_EXISTS,
-                       "another server (process " TY_STR_FMT ") already serves '%s'",
-                       TY_STR_ARG(ty_str_trim(holder)), s->data_dir);
+        (void)!ty_file_read(AT_FDCWD, ty_format(&s->arena, "%s/url", s->data_dir), 256, &s->arena,
+                            &url);
+        url = ty_str_trim(url);
+        return ty_fail(TY_FAILED_PRECONDITION,
+                       "another server (process " TY_STR_FMT "%s" TY_STR_FMT
+                       ") already serves '%s'",
+                       TY_STR_ARG(ty_str_trim(holder)), url.len > 0 ? ", at " : "", TY_STR_ARG(url),
+                       s->data_dir);
     }
     char pid[16];
     int n = snprintf(pid, sizeof pid, "%d\n", (int)getpid());

@@ -127,7 +127,7 @@ static void yaml_alias_bombs(void **state)
             ty_buf_addf(&b, "%s*l%d", k > 0 ? ", " : "", i - 1);
         ty_buf_addz(&b, "]\n");
     }
-    refuse(ty_buf_str(&b), "line 5: more than 200000 values");
+    refuse(ty_buf_str(&b), "line 6: more than 200000 values");
     ty_buf_clear(&b);
 
     ty_buf_addz(&b, "- &long ");
