@@ -100,6 +100,9 @@ static void flags_missing_and_bad_values(void **state)
     assert_non_null(strstr(ty_err_message(), "needs '='"));
     assert_err(TY_INVALID_ARGUMENT, parse(LIST, "--limit=many", &args));
     assert_err(TY_INVALID_ARGUMENT, parse(LIST, "--limit=0", &args));
+    assert_non_null(strstr(ty_err_message(), "above 0"));
+    assert_err(TY_INVALID_ARGUMENT, parse(LIST, "--limit=99999999999999999999", &args));
+    assert_non_null(strstr(ty_err_message(), "'99999999999999999999' is too big"));
     assert_err(TY_INVALID_ARGUMENT, parse(LIST, "extra", &args));
     assert_err(TY_INVALID_ARGUMENT, parse(LIST, "-x", &args));
     assert_err(TY_INVALID_ARGUMENT, parse("ai custom-jobs describe", "1" SEP "2", &args));
@@ -170,11 +173,11 @@ static void commands_help_and_parser_agree(void **state)
         cli_command_help(cmd, &help);
         for (const struct cli_flag *f = cmd->flags; f->name != NULL; f++) {
             struct cli_args args;
-            assert_non_null(strstr(help.ptr, ty_format(&arena, "\n  --%s", f->name)));
+            bool listed = strstr(help.ptr, ty_format(&arena, "\n  --%s", f->name)) != NULL;
+            assert_int_equal(listed, f->help[0] != '\0'); /* one without a meaning is ignored */
             const char *value = f->kind == CLI_BOOL ? "" : f->kind == CLI_INT ? "=1" : "=a=b";
             assert_ok(parse(cmd->words, ty_format(&arena, "--%s%s", f->name, value), &args));
             assert_true(cli_arg_given(&args, f->name));
-            assert_true(f->help[0] != '\0');
         }
         for (const char *p = help.ptr; (p = strstr(p, "--")) != NULL; p++) {
             size_t n = strspn(p + 2, "abcdefghijklmnopqrstuvwxyz-");
@@ -207,6 +210,11 @@ static void commands_wrong_use_is_2(void **state)
                         {"trainyard", "ai", "custom-jobs", "describe"},
                         {"trainyard", "ai", "custom-jobs", "create", "--display-name=x"},
                         {"trainyard", "ai", "custom-jobs", "list", "--format=bogus"},
+                        {"trainyard", "ai", "custom-jobs", "list", "--format=value(name.list())"},
+                        {"trainyard", "ai", "custom-jobs"},
+                        {"trainyard", "ai"},
+                        {"trainyard", "env", "--project=p"},
+                        {"trainyard", "env", "--format=json"},
                         {"trainyard", "help", "bogus"},
                         {"trainyard"}};
     int keep = dup(STDERR_FILENO), none = open("/dev/null", O_WRONLY);
@@ -224,6 +232,100 @@ static void commands_wrong_use_is_2(void **state)
     for (size_t i = 0; i < TY_COUNT(lines); i++)
         if (statuses[i] != CLI_USAGE)
             fail_msg("line %zu: exit status %d", i, statuses[i]);
+}
+
+/* Between the two, stdout goes to a file; the second returns what was printed. */
+struct capture {
+    char path[32];
+    int stdout_fd;
+};
+
+static void capture_start(struct capture *c)
+{
+    snprintf(c->path, sizeof(c->path), "/tmp/test_cli.XXXXXX");
+    int out = mkstemp(c->path);
+    assert_true(out >= 0);
+    c->stdout_fd = dup(STDOUT_FILENO);
+    fflush(stdout);
+    dup2(out, STDOUT_FILENO);
+    close(out);
+}
+
+static const char *capture_end(struct capture *c)
+{
+    ty_str text;
+    fflush(stdout);
+    dup2(c->stdout_fd, STDOUT_FILENO);
+    close(c->stdout_fd);
+    assert_ok(ty_file_read(AT_FDCWD, c->path, 1 << 20, &arena, &text));
+    unlink(c->path);
+    return ty_cstr(&arena, text);
+}
+
+static const char *printed(int argc, char **argv)
+{
+    struct capture capture;
+    capture_start(&capture);
+    int status = cli_main(argc, argv);
+    const char *text = capture_end(&capture);
+    assert_int_equal(status, CLI_OK);
+    return text;
+}
+#define PRINTED(...) printed(TY_COUNT(((char *[]){__VA_ARGS__})), (char *[]){__VA_ARGS__})
+static void commands_help_of_groups(void **state)
+{
+    (void)state;
+    const char *texts[] = {PRINTED("trainyard", "ai", "--help"),
+                           PRINTED("trainyard", "ai", "custom-jobs", "-h"),
+                           PRINTED("trainyard", "help", "ai", "custom-jobs")};
+    for (size_t i = 0; i < TY_COUNT(texts); i++) {
+        assert_non_null(strstr(texts[i], "ai custom-jobs stream-logs"));
+        assert_null(strstr(texts[i], "doctor"));
+    }
+}
+
+static void commands_help_of_settings(void **state)
+{
+    (void)state;
+    const char *text = PRINTED("trainyard", "help", "settings");
+#define SETTING_INT(name, def, min, max, doc)                                                      \
+    assert_non_null(                                                                               \
+        strstr(text, ty_format(&arena, "\n  %s = %lld\n      %s", #name, (long long)(def), doc)));
+#define SETTING_STR(name, def, doc)                                                                \
+    assert_non_null(strstr(text, ty_format(&arena, "\n  %s = %s\n      %s", #name, def, doc)));
+#include "base/config.def"
+#undef SETTING_INT
+#undef SETTING_STR
+    assert_non_null(strstr(text, "DATA/trainyard.conf"));
+    assert_non_null(strstr(text, "etc/trainyard.conf"));
+    assert_non_null(strstr(PRINTED("trainyard", "help"), "trainyard help settings"));
+    assert_non_null(strstr(PRINTED("trainyard", "help", "serve"), "trainyard help settings"));
+}
+
+/* serve is run by main.c: it takes its own flags and --help, and nothing that it would ignore. */
+static void commands_serve_takes_what_its_help_says(void **state)
+{
+    static const char *const names[] = {"data", "listen"};
+    const char *values[2];
+    int status = -1;
+    (void)state;
+    char *good[] = {"--data=/d"};
+    assert_true(cli_own_flags(&arena, "serve", 1, good, names, values, 2, &status));
+    assert_string_equal(values[0], "/d");
+    assert_null(values[1]);
+    const char *help = PRINTED("trainyard", "help", "serve");
+    for (const struct cli_flag *f = cli_globals; f->name != NULL; f++) {
+        struct cli_args args;
+        bool is_help = strcmp(f->name, "help") == 0;
+        const char *flag = ty_format(&arena, "--%s", f->name);
+        assert_int_equal(strstr(help, flag) != NULL, is_help);
+        assert_int_equal(parse("serve", flag, &args) == TY_OK, is_help);
+    }
+    struct cli_args args;
+    assert_err(TY_INVALID_ARGUMENT, parse("serve", "bogus", &args));
+    assert_non_null(strstr(ty_err_message(), "bogus"));
+    assert_err(TY_INVALID_ARGUMENT, parse("serve", "--data", &args));
+    assert_non_null(strstr(ty_err_message(), "--data needs a value"));
 }
 
 /* ---- specs ---- */
@@ -321,6 +423,7 @@ static void spec_mistakes_are_named(void **state)
         {"container-image-uri=i,accelerator-count=1", "accelerator-type"},
         {"container-image-uri=i,replica-count=two", "replica-count"},
         {"container-image-uri=i,replica-count=-1", "replica-count"},
+        {"container-image-uri=i,replica-count=99999999999999999999", "is too big"},
         {"container-image-uri=i,local-package-path=.", "local-package-path"},
         {"container-image-uri=\xff", "UTF-8"},
     };
@@ -345,6 +448,26 @@ static void spec_bad_files_are_named(void **state)
         assert_err(TY_INVALID_ARGUMENT, cli_spec_from_yaml(ty_str_of(texts[i]), "job.yaml", &spec));
         assert_non_null(strstr(ty_err_message(), "job.yaml"));
     }
+    json_t *spec;
+    assert_err(TY_INVALID_ARGUMENT,
+               cli_spec_from_yaml(TY_STR("display_name: x\njob_spec: {}\n"), "job.yaml", &spec));
+    assert_non_null(strstr(ty_err_message(), "CustomJobSpec"));
+    assert_non_null(strstr(ty_err_message(), "under 'jobSpec'"));
+}
+
+/* A flag that changes one pool must not change another through an alias. */
+static void spec_aliases_are_copies(void **state)
+{
+    (void)state;
+    json_t *body = body_of("--display-name=y", "workerPoolSpecs:\n"
+                                               "- machineSpec: &m {machineType: m}\n"
+                                               "- machineSpec: *m\n");
+    assert_json(cli_json_at(body, TY_STR("jobSpec.workerPoolSpecs")),
+                "[{\"machineSpec\":{\"machineType\":\"m\"}},"
+                "{\"machineSpec\":{\"machineType\":\"m\"}}]");
+    assert_ptr_not_equal(cli_json_at(body, TY_STR("jobSpec.workerPoolSpecs[0].machineSpec")),
+                         cli_json_at(body, TY_STR("jobSpec.workerPoolSpecs[1].machineSpec")));
+    json_decref(body);
 }
 
 static void job_names_in_both_forms(void **state)
@@ -437,6 +560,12 @@ static void env_round_trip(void **state)
         "once=$(dump)\n"
         "eval \"$(t)\"\n"
         "test \"$(dump)\" = \"$once\" || echo the second env changed something\n"
+        "eval \"$(t --shims)\"\n"
+        "case $PATH in \"$DIR\"/client/shims:\"$DIR\"/client/bin:*) ;; *) echo shims: $PATH;; "
+        "esac\n"
+        "eval \"$(t)\"\n"
+        "test \"$(dump)\" = \"$once\" || echo env after --shims still has them\n"
+        "eval \"$(t --shims)\"\n"
         "PATH=/venv/bin:$PATH\n"
         "eval \"$(t --unset)\"\n"
         "case $PATH in /venv/bin:*) PATH=${PATH#/venv/bin:};; *) echo lost the venv;; esac\n"
@@ -491,6 +620,112 @@ static void output_values_by_dotted_key(void **state)
     assert_null(cli_json_at(job, TY_STR("name.deeper")));
     assert_null(cli_json_at(job, TY_STR("nothing")));
     json_decref(job);
+}
+
+/* "KEY" of the item as --format=value(KEY) shows it. */
+static void shows(const json_t *item, const char *key, const char *want)
+{
+    struct cli_column columns[CLI_MAX_COLUMNS];
+    size_t count;
+    assert_ok(cli_columns_parse(ty_str_of(key), columns, &count));
+    assert_int_equal(count, 1);
+    assert_str(cli_column_text(&arena, &columns[0], item), want);
+}
+
+static void output_columns(void **state)
+{
+    (void)state;
+    json_t *job;
+    assert_ok(wire_json_parse(
+        TY_STR("{\"name\":\"projects/p/customJobs/7\",\"jobSpec\":{\"pools\":[{\"n\":\"1\"},"
+               "{\"n\":\"2\",\"uri\":\"gs://b/"
+               "x\"}]},\"ok\":true,\"labels\":{\"a\":\"b\",\"c\":\"d\"}}"),
+        &job));
+    shows(job, "name.basename()", "7");
+    shows(job, "jobSpec.pools[1].n", "2");
+    shows(job, "job_spec.pools[0].n.basename()", "1");
+    shows(job, "jobSpec.pools[2].n", "");
+    shows(job, "jobSpec.pools.n", "1;2");
+    shows(job, "jobSpec.pools[].uri.basename()", ";x");
+    shows(job, "nope", "");
+    shows(job, "name[0].nope", "");
+    shows(job, " ok ", "True");
+    shows(job, "labels", "a=b;c=d");
+    json_decref(job);
+    struct cli_column columns[CLI_MAX_COLUMNS];
+    size_t count;
+    assert_ok(cli_columns_parse(TY_STR("name.basename(),jobSpec.pools[0].replicaCount"), columns,
+                                &count));
+    assert_int_equal(count, 2);
+    assert_str(cli_column_heading(&arena, &columns[0], true), "NAME");
+    assert_str(cli_column_heading(&arena, &columns[1], false), "replica_count");
+}
+
+static void output_bad_columns_are_named(void **state)
+{
+    static const char *const cases[][2] = {{"name.list()", "'list()'"},
+                                           {"a.b.scope(c)", "'scope()'"},
+                                           {"a,name.basename().b", "'basename()'"},
+                                           {"", "'' is no key"},
+                                           {"a..b", "'a..b' is no key"},
+                                           {"a[x]", "'a[x]' is no key"},
+                                           {"a[1", "'a[1' is no key"},
+                                           {"a,[1]", "'[1]' is no key"},
+                                           {"a:label=B", "'a:label=B' is no key"}};
+    (void)state;
+    for (size_t i = 0; i < TY_COUNT(cases); i++) {
+        struct cli_column columns[CLI_MAX_COLUMNS];
+        size_t count;
+        assert_err(TY_INVALID_ARGUMENT, cli_columns_parse(ty_str_of(cases[i][0]), columns, &count));
+        if (strstr(ty_err_message(), cases[i][1]) == NULL)
+            fail_msg("'%s': '%s' does not say %s", cases[i][0], ty_err_message(), cases[i][1]);
+    }
+    assert_null(cli_json_at(NULL, TY_STR("[")));
+}
+
+static const char *formatted(const char *json, const char *format)
+{
+    struct cli c = {.arena = &arena};
+    struct capture capture;
+    json_t *value;
+    assert_ok(wire_json_parse(ty_str_of(json), &value));
+    capture_start(&capture);
+    int status = cli_print(&c, value, format);
+    const char *text = capture_end(&capture);
+    json_decref(value);
+    assert_int_equal(status, CLI_OK);
+    return text;
+}
+
+static void output_table_is_safe_and_aligned(void **state)
+{
+    static const char jobs[] =
+        "[{\"name\":\"a/1\",\"displayName\":\"x\\u001b[31m\\ny\",\"state\":\"S\"},"
+        "{\"name\":\"a/2\",\"displayName\":\"\u00e9\u8a13\u7df4\",\"state\":\"T\"}]";
+    (void)state;
+    const char *text = formatted(jobs, "table");
+    assert_null(strchr(text, '\x1b'));
+    assert_non_null(strstr(text, "1   x\\x1b[31m\\ny  S "));
+    assert_non_null(strstr(text, "2   \u00e9\u8a13\u7df4         T "));
+    assert_string_equal(formatted(jobs, "table(name.basename(),displayName)"),
+                        "NAME  DISPLAY_NAME\n1     x\\x1b[31m\\ny\n2     \u00e9\u8a13\u7df4\n");
+    assert_string_equal(formatted(jobs, "csv(name.basename(),displayName)"),
+                        "name,display_name\n1,\"x\x1b[31m\ny\"\n2,\u00e9\u8a13\u7df4\n");
+    assert_string_equal(formatted(jobs, "csv[no-heading](state)"), "S\nT\n");
+    assert_string_equal(formatted(jobs, "value(state,nope,name)"), "S\t\ta/1\nT\t\ta/2\n");
+}
+
+static void output_text_shown(void **state)
+{
+    (void)state;
+    assert_str(cli_text_shown(&arena, TY_STR("a\tb\nc\x1b]0;t\a\x7f"), false),
+               "a\\tb\\nc\\x1b]0;t\\x07\\x7f");
+    assert_str(cli_text_shown(&arena, TY_STR("a\tb\nc\r"), true), "a\tb\nc\\r");
+    assert_str(cli_text_shown(&arena, TY_STR("\xff\xe9x \xc2\x9b \u202e\u00e9\U0001f600"), true),
+               "\\xff\\xe9x \\x9b \\u202e\u00e9\U0001f600");
+    assert_str(cli_text_shown(&arena, TY_STR(""), true), "");
+    assert_int_equal(cli_text_width(TY_STR("ab\u00e9")), 3);
+    assert_int_equal(cli_text_width(TY_STR("\u8a13\U0001f600e\u0301")), 5);
 }
 
 /* ---- the settings file ---- */
@@ -549,6 +784,9 @@ static const struct CMUnitTest tests[] = {
     CLI_TEST("commands/help_and_parser_agree", commands_help_and_parser_agree),
     CLI_TEST("commands/are_all_in_the_general_help", commands_are_all_in_the_general_help),
     CLI_TEST("commands/wrong_use_is_2", commands_wrong_use_is_2),
+    CLI_TEST("commands/help_of_groups", commands_help_of_groups),
+    CLI_TEST("commands/help_of_settings", commands_help_of_settings),
+    CLI_TEST("commands/serve_takes_what_its_help_says", commands_serve_takes_what_its_help_says),
     CLI_TEST("spec/from_flags", spec_from_flags),
     CLI_TEST("spec/python_package", spec_python_package),
     CLI_TEST("spec/flags_win_over_the_file", spec_flags_win_over_the_file),
@@ -556,11 +794,16 @@ static const struct CMUnitTest tests[] = {
              spec_pools_of_flags_replace_those_of_the_file),
     CLI_TEST("spec/mistakes_are_named", spec_mistakes_are_named),
     CLI_TEST("spec/bad_files_are_named", spec_bad_files_are_named),
+    CLI_TEST("spec/aliases_are_copies", spec_aliases_are_copies),
     CLI_TEST("job/names_in_both_forms", job_names_in_both_forms),
     CLI_TEST("env/quoting_survives_the_shell", env_quoting_survives_the_shell),
     CLI_TEST("env/round_trip", env_round_trip),
     CLI_TEST("env/has_no_google_host", env_has_no_google_host),
     CLI_TEST("output/values_by_dotted_key", output_values_by_dotted_key),
+    CLI_TEST("output/columns", output_columns),
+    CLI_TEST("output/bad_columns_are_named", output_bad_columns_are_named),
+    CLI_TEST("output/table_is_safe_and_aligned", output_table_is_safe_and_aligned),
+    CLI_TEST("output/text_shown", output_text_shown),
     CLI_TEST("settings/file_has_every_setting", settings_file_has_every_setting),
 };
 

@@ -1,8 +1,12 @@
 """Our own command, in gcloud's words."""
 import json
+import os
+import pty
 import re
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
 
 import pytest
@@ -177,12 +181,132 @@ def test_env_unset_undoes_env(shared_yard):
 
 
 def test_shims_on_request_only(run, shared_yard):
-    bin_folder = shared_yard.data / "client" / "bin"
-    run("env", "--data", shared_yard.data)
-    assert not (bin_folder / "gcloud").exists()
-    script = f'eval "$("{BINARY}" env --data "{shared_yard.data}" --shims)"; readlink -f "$(command -v gcloud)"; gcloud ai custom-jobs list --format=json'
-    result = shared_yard.run("bash", "-c", script)
-    for shim in ("gcloud", "gsutil"):
-        (bin_folder / shim).unlink()
-    assert result.stdout.splitlines()[0] == str(BINARY.resolve()), result
-    json.loads(result.stdout.split("\n", 1)[1])
+    client = shared_yard.data / "client"
+    asked, plain = (f'eval "$("{BINARY}" env --data "{shared_yard.data}"{flag})"; command -v gcloud || echo none; '
+                    for flag in (" --shims", ""))
+    result = shared_yard.run("bash", "-c", asked + "gcloud ai custom-jobs list --format=json")
+    where, listed = result.stdout.split("\n", 1)
+    assert where == str(client / "shims" / "gcloud") and (client / "shims" / "gcloud").resolve() == BINARY.resolve()
+    json.loads(listed)
+    for script in (plain, asked + plain,
+                   asked + f'eval "$("{BINARY}" env --unset)"; command -v gcloud || echo none'):
+        last = shared_yard.run("bash", "-c", script).stdout.splitlines()[-1]
+        assert not last.startswith(str(client)), f"another shell got the shims: {last}"
+
+
+@pytest.mark.parametrize("spec, words", [
+    ("name.basename(),jobSpec.workerPoolSpecs[0].machineSpec.machineType,nope,displayName", ["{id}", "n1-standard-4", "", "keys"]),
+    ("jobSpec.workerPoolSpecs[7].replicaCount,jobSpec.workerPoolSpecs.replicaCount", ["", "1"]),
+])
+def test_format_value_as_gcloud_does(run, shared_yard, gcloud, spec, words):
+    name = shared_yard.create("true", display_name="keys")
+    want = "\t".join(words).format(id=name.rsplit("/", 1)[1])
+    ask = ("ai", "custom-jobs", "describe", name, f"--format=value({spec})")
+    assert run(*ask).stdout == want + "\n"
+    assert shared_yard.run(gcloud, *ask, "--region=us-central1").stdout == want + "\n"
+
+
+def test_format_refuses_transforms_by_name(run):
+    assert "'list()'" in run("ai", "custom-jobs", "list", "--format=value(name.list())", expect=2).stderr
+
+
+def test_unknown_sort_key_is_accepted_as_in_gcloud(run):
+    run("ai", "custom-jobs", "list", "--sort-by=nonsense", "--format=none")
+
+
+def test_a_server_that_moved_is_named(run, shared_yard):
+    errors = run("ai", "custom-jobs", "list", expect=1, environment={"TRAINYARD_URL": "http://127.0.0.1:9"}).stderr
+    assert f"is now at {shared_yard.url}" in errors and 'eval "$(trainyard env' in errors and "Start one" not in errors
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to act as another user")
+def test_a_server_of_another_user_is_named(shared_yard):
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        program = shutil.copy(BINARY, folder)
+        result = subprocess.run([program, "ai", "custom-jobs", "list"], user=65534, group=65534, extra_groups=[],
+                                env={"HOME": folder, "TRAINYARD_URL": shared_yard.url}, capture_output=True, text=True, timeout=20)
+    assert result.returncode == 1 and "Start one with" not in result.stderr
+    assert "answers only that user" in result.stderr and "uid 0" in result.stderr
+
+
+def test_a_second_serve_says_where_the_first_is(shared_yard, tmp_path):
+    result = shared_yard.trainyard("serve", "--data", shared_yard.data)
+    assert result.returncode == 1 and shared_yard.url in result.stderr
+    address = shared_yard.url.removeprefix("http://")
+    result = shared_yard.trainyard("serve", "--data", tmp_path, "--listen", address)
+    assert result.returncode == 1 and f"cannot listen on {address}" in result.stderr and "--listen" in result.stderr
+
+
+@pytest.mark.parametrize("words, named", [
+    (("serve", "--bogus"), "--bogus"), (("serve", "extra"), "extra"), (("serve", "--data"), "--data needs a value"),
+    (("serve", "--format=json"), "--format"), (("launch",), "internal"), (("ai", "custom-jobs"), "stream-logs"),
+    (("env", "--project=p"), "--project"),
+], ids=lambda value: " ".join(value) if isinstance(value, tuple) else "")
+def test_wrong_use_names_what_is_wrong(run, words, named):
+    result = run(*words, expect=2)
+    assert named in result.stderr and result.stdout == ""
+
+
+def test_help_of_serve_is_one_text(run):
+    text = run("serve", "--help").stdout
+    assert text == run("help", "serve").stdout and "--format" not in text and "help settings" in text
+    assert "stream-logs" in run("ai", "custom-jobs", "--help").stdout
+
+
+def test_config_from_stdin_with_aliases(shared_yard):
+    text = """
+workerPoolSpecs:
+- machineSpec: &machine {machineType: n1-standard-4}
+  containerSpec: &container {imageUri: host, command: [echo, hello]}
+- {machineSpec: *machine, containerSpec: *container}
+"""
+    result = subprocess.run([BINARY, *CREATE, "--display-name=stdin", "--config=-"], input=text, text=True,
+                            env=shared_yard.client_environment(), capture_output=True, timeout=20)
+    job = shared_yard.wait(created(result))
+    assert [p["machineSpec"]["machineType"] for p in job["jobSpec"]["workerPoolSpecs"]] == ["n1-standard-4"] * 2
+    assert shared_yard.lines(job["name"], "workerpool0-0") == ["hello"]
+
+
+def test_config_that_is_no_spec(run, tmp_path):
+    (tmp_path / "whole.yaml").write_text("displayName: x\njobSpec: {workerPoolSpecs: []}\n")
+    assert "CustomJobSpec" in run(*CREATE, "--display-name=x", f"--config={tmp_path}/whole.yaml", expect=1).stderr
+    errors = run(*CREATE, "--display-name=x", f"--config={tmp_path}", expect=1).stderr
+    assert "is a folder" in errors and "INTERNAL" not in errors
+
+
+@pytest.mark.parametrize("kind, words", [("nvidia-tesla-t4", "did you mean 'NVIDIA_TESLA_T4'"), ("bogus", "NVIDIA_TESLA_T4, ")])
+def test_accelerators_are_suggested(run, kind, words):
+    assert words in run(*CREATE, "--display-name=x", f"{HOST},accelerator-type={kind}", "--command=true", expect=1).stderr
+
+
+def test_stream_logs_of_what_is_not_there(run, shared_yard):
+    errors = run("ai", "custom-jobs", "stream-logs", "77", expect=1).stderr
+    assert "no job '77' in project 'trainyard'" in errors
+    name = shared_yard.create("echo", "hello")
+    errors = run("ai", "custom-jobs", "stream-logs", name, "--task-name=bogus").stderr
+    assert "no replica 'bogus'" in errors and "workerpool0-0" in errors
+    assert "no replica" not in run("ai", "custom-jobs", "stream-logs", name, "--task-name=workerpool0-0").stderr
+
+
+def test_control_characters_do_not_reach_a_terminal(shared_yard):
+    shared_yard.create("true", display_name="bell\a\x1b[31mred\nline")
+
+    def on_terminal(*words):
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen([BINARY, *words], env=shared_yard.client_environment(), stdout=theirs, stderr=theirs,
+                                   stdin=subprocess.DEVNULL)
+        os.close(theirs)
+        text = b""
+        try:
+            while part := os.read(ours, 65536):
+                text += part
+        except OSError:
+            pass  # how the end of a terminal reads
+        os.close(ours)
+        process.wait(20)
+        return text
+    text = on_terminal("ai", "custom-jobs", "list")
+    assert rb"bell\x07\x1b[31mred\nline" in text and b"\x1b" not in text and b"\a" not in text
+    text = on_terminal("ai", "custom-jobs", "list", "--filter=\x1b]0;title\a=1")
+    assert rb"\x1b]0;title\x07" in text and b"\x1b" not in text and b"\a" not in text
