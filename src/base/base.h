@@ -33,6 +33,7 @@
 
 #define TY_NODISCARD        __attribute__((warn_unused_result))
 #define TY_PRINTF(fmt, arg) __attribute__((format(printf, fmt, arg)))
+#define TY_NONNULL          __attribute__((returns_nonnull))
 #define TY_COUNT(a)         (sizeof(a) / sizeof((a)[0]))
 
 /* ---- errors: equal to google.rpc.Code ---- */
@@ -118,13 +119,13 @@ struct ty_arena {
 };
 /* Zeroed, 16-byte aligned, never NULL (out of memory aborts: sizes from input meet a ceiling
  * first). */
-void *ty_alloc(struct ty_arena *a, size_t size);
+void *ty_alloc(struct ty_arena *a, size_t size) TY_NONNULL;
 #define ty_new(a, type)          ((type *)ty_alloc((a), sizeof(type)))
 #define ty_new_array(a, type, n) ((type *)ty_alloc_array((a), (n), sizeof(type)))
 void *ty_alloc_array(struct ty_arena *a, size_t n, size_t size);
-ty_str ty_str_dup(struct ty_arena *a, ty_str s); /* NUL-terminated copy */
-char *ty_cstr(struct ty_arena *a, ty_str s);     /* NUL-terminated copy */
-char *ty_format(struct ty_arena *a, const char *fmt, ...) TY_PRINTF(2, 3);
+ty_str ty_str_dup(struct ty_arena *a, ty_str s);        /* NUL-terminated copy */
+char *ty_cstr(struct ty_arena *a, ty_str s) TY_NONNULL; /* NUL-terminated copy */
+char *ty_format(struct ty_arena *a, const char *fmt, ...) TY_PRINTF(2, 3) TY_NONNULL;
 void ty_arena_clear(struct ty_arena *a); /* frees everything; ready again */
 
 /* ---- buffers: bytes that grow up to a limit ---- */
