@@ -103,7 +103,7 @@ static void add_set(struct cli *c, struct ty_buf *b)
 {
     struct ty_arena *a = c->arena;
     size_t count;
-    const char *list = getenv("TRAINYARD_ENV") != NULL ? getenv("TRAINYARD_ENV") : "";
+    const char *before = getenv("TRAINYARD_ENV"), *list = before != NULL ? before : "";
     const char *python = path_as_before(a, "PYTHONPATH");
     const char *path = path_as_before(a, "PATH");
     struct auth_var *vars = auth_client_env(a, c->data_dir, c->url, python, &count);
