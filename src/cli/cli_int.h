@@ -8,7 +8,7 @@
  *   print.c   --format
  *   projection.c  the keys in it
  *   text.c    text of others, for a terminal
- *   jobs.c, logs.c, env.c, doctor.c   the commands */
+ *   jobs.c, logs.c, why.c, env.c, doctor.c   the commands */
 #ifndef TY_CLI_INT_H
 #define TY_CLI_INT_H
 
@@ -142,6 +142,10 @@ int cli_print(const struct cli *c, const json_t *value, const char *otherwise);
 /* A --format that is none is wrong use; checked before anything is done. */
 TY_NODISCARD ty_err cli_format_check(const struct cli_args *args);
 bool cli_color(int fd); /* a terminal that wants colours */
+/* `rows` rows of `columns` cells (CLI_MAX_COLUMNS at most), aligned, made safe for a terminal. */
+void cli_table_add(struct ty_arena *a, struct ty_buf *b, ty_str *cells, size_t rows,
+                   size_t columns);
+const char *cli_span_text(struct ty_arena *a, int64_t ns); /* "12s", "5m", "3h", "2d" */
 
 /* ---- projection.c ---- */
 
@@ -180,10 +184,16 @@ int cli_custom_jobs_list(struct cli *c);
 int cli_custom_jobs_describe(struct cli *c);
 int cli_custom_jobs_cancel(struct cli *c);
 int cli_custom_jobs_stream_logs(struct cli *c);
+int cli_why(struct cli *c);
 int cli_doctor(struct cli *c);
 int cli_version(struct cli *c);
 int cli_help_show(struct cli *c);
-/* ---- jobs.c: used by logs.c ---- */
+/* ---- why.c ---- */
+
+/* The answer of the server's why route, for people. */
+void cli_why_text(struct ty_arena *a, struct ty_buf *b, const json_t *why);
+
+/* ---- jobs.c: used by logs.c and why.c ---- */
 
 /* Split JOB into project, region and id (url-encoded) and set c's by it. */
 TY_NODISCARD ty_err cli_job_name(struct cli *c, ty_str job, ty_str *ret_id);

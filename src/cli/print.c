@@ -17,7 +17,7 @@ bool cli_color(int fd)
 /* ---- the table ---- */
 
 /* "12s", "5m", "3h", "2d": short, because only the size matters in a list. */
-static const char *span(struct ty_arena *a, int64_t ns)
+const char *cli_span_text(struct ty_arena *a, int64_t ns)
 {
     int64_t s = ns > 0 ? ns / 1000000000 : 0;
     if (s < 120)
@@ -50,15 +50,13 @@ static void row_of(struct ty_arena *a, const json_t *job, ty_str ret_cells[COLUM
     ret_cells[3] = TY_STR("-");
     ret_cells[4] = TY_STR("-");
     if (time_of(job, "createTime", &created))
-        ret_cells[3] = ty_str_of(ty_format(a, "%s ago", span(a, now - created)));
+        ret_cells[3] = ty_str_of(ty_format(a, "%s ago", cli_span_text(a, now - created)));
     if (time_of(job, "startTime", &started))
         ret_cells[4] =
-            ty_str_of(span(a, (time_of(job, "endTime", &ended) ? ended : now) - started));
+            ty_str_of(cli_span_text(a, (time_of(job, "endTime", &ended) ? ended : now) - started));
 }
 
-/* `rows` rows of `columns` cells, aligned. */
-static void add_aligned(struct ty_arena *a, struct ty_buf *b, ty_str *cells, size_t rows,
-                        size_t columns)
+void cli_table_add(struct ty_arena *a, struct ty_buf *b, ty_str *cells, size_t rows, size_t columns)
 {
     size_t width[CLI_MAX_COLUMNS] = {0};
     for (size_t i = 0; i < rows * columns; i++) {
@@ -84,7 +82,7 @@ static void add_job_table(struct ty_arena *a, struct ty_buf *b, const json_t *jo
     memcpy(cells, head, sizeof(head));
     for (size_t i = 0; i < count; i++)
         row_of(a, json_array_get(jobs, i), cells + (i + 1) * COLUMNS);
-    add_aligned(a, b, cells, count + 1, COLUMNS);
+    cli_table_add(a, b, cells, count + 1, COLUMNS);
 }
 
 /* ---- columns: value(...), csv(...), table(...) ---- */
@@ -134,7 +132,7 @@ static void add_columns(struct ty_arena *a, struct ty_buf *b, const json_t *list
             cli_column_text(a, &c->list[i % c->count], json_array_get(list, i / c->count));
     rows += first;
     if (c->format == FORMAT_TABLE) {
-        add_aligned(a, b, cells, rows, c->count);
+        cli_table_add(a, b, cells, rows, c->count);
         return;
     }
     for (size_t i = 0; i < rows * c->count; i++) {

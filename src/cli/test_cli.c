@@ -489,6 +489,56 @@ static void job_names_in_both_forms(void **state)
     assert_str(id, "a%3Fb");
 }
 
+/* ---- why ---- */
+
+static const char *why_text(const char *answer)
+{
+    struct ty_buf b;
+    json_t *why;
+    assert_ok(wire_json_parse(ty_str_of(answer), &why));
+    ty_buf_init(&b, 1 << 16);
+    cli_why_text(&arena, &b, why);
+    const char *text = ty_cstr(&arena, ty_buf_str(&b));
+    ty_buf_clear(&b);
+    json_decref(why);
+    return text;
+}
+
+static void why_waiting_names_holders_and_remedy(void **state)
+{
+    (void)state;
+    const char *text = why_text(
+        "{\"state\":\"JOB_STATE_QUEUED\",\"waits\":true,\"replicas\":2,\"attempt\":0,\"retries\":0,"
+        "\"restarts\":0,\"name\":\"projects/p/locations/r/customJobs/"
+        "17\",\"displayName\":\"a\\u001bb\","
+        "\"since\":\"2026-01-02T00:00:00Z\",\"reason\":\"waiting for slots\",\"slots\":4,"
+        "\"slotsUsed\":3,\"aheadCount\":0,\"startsWith\":\"1 more free replica slot\",\"heldBy\":[{"
+        "\"job\":\"12\",\"state\":\"JOB_STATE_RUNNING\",\"replicas\":3,\"displayName\":\"long\","
+        "\"since\":\"2026-01-02T00:00:00Z\"}],\"ahead\":[]}");
+    assert_non_null(strstr(text, "Job 17 'a\\x1bb' is QUEUED.\n"));
+    assert_non_null(strstr(text, "\nSince 2"));
+    assert_non_null(strstr(text, " ago) it waits: waiting for slots.\n"));
+    assert_non_null(strstr(text, "3 of 4 in use; it needs 2."));
+    assert_non_null(strstr(text, "\n12  long  RUNNING  3 "));
+    assert_non_null(strstr(text, "What would start it now: 1 more free replica slot.\n"));
+    assert_null(strstr(text, "before it"));
+    assert_null(strstr(text, "Attempt"));
+}
+
+static void why_ended_says_how(void **state)
+{
+    (void)state;
+    const char *text = why_text(
+        "{\"state\":\"JOB_STATE_FAILED\",\"waits\":false,\"replicas\":2,\"attempt\":4,\"retries\":"
+        "3,"
+        "\"restarts\":1,\"name\":\"projects/p/locations/r/customJobs/17\",\"displayName\":\"x\","
+        "\"since\":\"2026-01-02T00:00:00Z\",\"reason\":\"status of 3\"}");
+    assert_non_null(strstr(text, "\nIt ended 2"));
+    assert_non_null(strstr(text, "): status of 3\n"));
+    assert_non_null(strstr(text, "tried again 3 times, replicas were restarted in place 1 time."));
+    assert_null(strstr(text, "slots"));
+}
+
 /* ---- env ---- */
 
 /* Run a script in `shell` and return what it printed. */
@@ -796,6 +846,8 @@ static const struct CMUnitTest tests[] = {
     CLI_TEST("spec/bad_files_are_named", spec_bad_files_are_named),
     CLI_TEST("spec/aliases_are_copies", spec_aliases_are_copies),
     CLI_TEST("job/names_in_both_forms", job_names_in_both_forms),
+    CLI_TEST("why/waiting_names_holders_and_remedy", why_waiting_names_holders_and_remedy),
+    CLI_TEST("why/ended_says_how", why_ended_says_how),
     CLI_TEST("env/quoting_survives_the_shell", env_quoting_survives_the_shell),
     CLI_TEST("env/round_trip", env_round_trip),
     CLI_TEST("env/has_no_google_host", env_has_no_google_host),

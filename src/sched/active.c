@@ -68,6 +68,24 @@ static void read_scheduling(const struct job *job, struct active *j)
     json_decref(body);
 }
 
+/* By the boot clock if the machine has not been down since. */
+int64_t active_wait_began_ms(const struct job *job, ty_str boot_id)
+{
+    if (ty_str_eq(job->boot_id, boot_id) && job->wait_boot_ms <= ty_boot_ms())
+        return job->wait_boot_ms;
+    int64_t waited_ms = (ty_now_ns() - job->create_ns) / 1000000;
+    return ty_boot_ms() - (waited_ms > 0 ? waited_ms : 0);
+}
+
+int64_t active_wait_left_ms(const struct job *job, ty_str boot_id)
+{
+    struct active read = {0};
+    read_scheduling(job, &read);
+    if (read.max_wait_ms == INT64_MAX)
+        return INT64_MAX;
+    return read.max_wait_ms - (ty_boot_ms() - active_wait_began_ms(job, boot_id));
+}
+
 struct active *active_add(struct sched *s, const struct job *job)
 {
     struct active *j = calloc(1, sizeof *j);

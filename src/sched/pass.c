@@ -580,15 +580,6 @@ static ty_err adopt_attempt(struct sched *s, struct active *j)
     return TY_OK;
 }
 
-/* How long a job has waited already: by the boot clock if the machine has not been down since. */
-static int64_t wait_began(const struct job *job, ty_str boot_id)
-{
-    if (ty_str_eq(job->boot_id, boot_id) && job->wait_boot_ms <= ty_boot_ms())
-        return job->wait_boot_ms;
-    int64_t waited_ms = (ty_now_ns() - job->create_ns) / 1000000;
-    return ty_boot_ms() - (waited_ms > 0 ? waited_ms : 0);
-}
-
 ty_err sched_adopt(struct sched *s)
 {
     struct job *jobs;
@@ -601,7 +592,7 @@ ty_err sched_adopt(struct sched *s)
         boot_id = ty_str_trim(boot_id);
     for (size_t i = 0; i < count && err == TY_OK; i++) {
         struct active *j = active_add(s, &jobs[i]);
-        j->wait_boot_ms = wait_began(&jobs[i], boot_id);
+        j->wait_boot_ms = active_wait_began_ms(&jobs[i], boot_id);
         if (j->attempt)
             err = adopt_attempt(s, j);
     }

@@ -124,6 +124,10 @@ void active_unplace(struct sched *s, struct active *j);           /* placed -> w
 void active_look(struct sched *s, struct active *j);
 void active_disconnect(struct sched *s, struct active *j);
 void active_connect(struct sched *s, struct active *j, int fd);
+/* When a job's wait began, by this boot's clock. */
+int64_t active_wait_began_ms(const struct job *job, ty_str boot_id);
+/* What is left of its maxWaitDuration; INT64_MAX: it has none. */
+int64_t active_wait_left_ms(const struct job *job, ty_str boot_id);
 
 /* Adopt the rows of jobs that have not ended. */
 TY_NODISCARD ty_err sched_adopt(struct sched *s);

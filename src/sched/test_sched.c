@@ -281,6 +281,126 @@ static void yard_fences_an_attempt_that_never_started(void **state)
     yard_close(&y);
 }
 
+static struct sched_why why_of(struct yard *y, int64_t id)
+{
+    struct sched_why why;
+    assert_ok(sched_why(y->store, &y->config, y->dir, &y->arena, TY_STR("p"), id, &why));
+    assert_int_equal(why.job.id, id);
+    return why;
+}
+
+static void cancel_and_await(struct yard *y, int64_t id)
+{
+    assert_ok(store_job_cancel(y->store, TY_STR("p"), TY_STR("us-central1"), id));
+    sched_notify(y->sched, id);
+    await(y, id, JOB_STATE_CANCELLED);
+}
+
+static void why_names_who_holds_the_slots(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    int64_t a = submit(&y, "sleep 60", ""), b = submit(&y, "sleep 60", "");
+    await(&y, a, JOB_STATE_RUNNING);
+    await(&y, b, JOB_STATE_RUNNING);
+    int64_t c = submit(&y, "true", ""), d = submit(&y, "true", "{\"maxWaitDuration\":\"60s\"}");
+    await(&y, c, JOB_STATE_QUEUED);
+    await(&y, d, JOB_STATE_QUEUED);
+
+    struct sched_why why = why_of(&y, c);
+    assert_true(why.waits);
+    assert_string_equal(why.reason, "waiting for replica slots (setting replica_slots)");
+    assert_int_equal(why.slots, 2);
+    assert_int_equal(why.slots_used, 2);
+    assert_int_equal(why.holder_count, 2);
+    assert_int_equal(why.holders[0].id, a);
+    assert_int_equal(why.holders[1].id, b);
+    assert_int_equal(why.since_ns, why.job.create_ns);
+    assert_int_equal(why.ahead_count, 0);
+    assert_true(why.wait_left_ms == INT64_MAX);
+    assert_non_null(strstr(why.remedy, "1 more free replica slot:"));
+    assert_non_null(strstr(why.remedy, "replica_slots = 3"));
+
+    why = why_of(&y, d);
+    assert_string_equal(why.reason, "waiting behind an older job that needs replica slots");
+    assert_int_equal(why.ahead_count, 1);
+    assert_int_equal(why.ahead[0].id, c);
+    assert_true(why.wait_left_ms > 50000 && why.wait_left_ms <= 60000);
+    assert_non_null(strstr(why.remedy, "2 more free replica slots:"));
+    assert_non_null(strstr(why.remedy, "replica_slots = 4"));
+
+    cancel_and_await(&y, a);
+    await(&y, c, JOB_STATE_SUCCEEDED);
+    await(&y, d, JOB_STATE_SUCCEEDED);
+    cancel_and_await(&y, b);
+    yard_close(&y);
+}
+
+static void why_of_what_runs_and_what_has_ended(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    int64_t good = submit(&y, "true", ""), bad = submit(&y, "exit 3", "");
+    struct job ended = await(&y, good, JOB_STATE_SUCCEEDED);
+    struct sched_why why = why_of(&y, good);
+    assert_false(why.waits);
+    assert_int_equal(why.since_ns, ended.end_ns);
+    await(&y, bad, JOB_STATE_FAILED);
+    assert_non_null(strstr(why_of(&y, bad).reason, "status of 3"));
+    int64_t runs = submit(&y, "sleep 60", "");
+    struct job running = await(&y, runs, JOB_STATE_RUNNING);
+    why = why_of(&y, runs);
+    assert_false(why.waits);
+    assert_string_equal(why.reason, "all its replicas are running");
+    assert_int_equal(why.since_ns, running.start_ns);
+    assert_int_equal(why.restarts, 0);
+    assert_null(why.remedy);
+    assert_err(TY_NOT_FOUND, sched_why(y.store, &y.config, y.dir, &y.arena, TY_STR("p"), 77, &why));
+    assert_err(TY_NOT_FOUND,
+               sched_why(y.store, &y.config, y.dir, &y.arena, TY_STR("other"), runs, &why));
+    cancel_and_await(&y, runs);
+    assert_non_null(strstr(why_of(&y, runs).reason, "cancel"));
+    yard_close(&y);
+}
+
+/* Rows that no scheduler looks at: a lowered replica_slots, and a start that came to nothing twice.
+ */
+static void why_of_rows_alone(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    sched_stop(y.sched);
+    struct job job = {.project = TY_STR("p"),
+                      .region = TY_STR("us-central1"),
+                      .display_name = TY_STR("t"),
+                      .replicas = 5,
+                      .body = TY_STR("\"displayName\":\"t\",\"jobSpec\":{}")};
+    assert_ok(store_job_create(y.store, &job));
+    assert_non_null(strstr(why_of(&y, job.id).remedy, "replica_slots = 5"));
+    y.config.replica_slots = 8;
+    assert_string_equal(why_of(&y, job.id).reason, "it starts in a moment");
+    for (int n = 1; n <= 2; n++) {
+        struct attempt tried = {.job_id = job.id, .number = n, .state = ATTEMPT_STARTED};
+        struct store_change change = {.job_id = job.id, .attempt = &tried};
+        assert_ok(store_apply(y.store, &change, 1));
+        assert_string_equal(why_of(&y, job.id).reason, "its replicas are being started");
+        tried.state = ATTEMPT_ENDED;
+        tried.end_ns = ty_now_ns();
+        tried.outcome = TY_STR("fenced");
+        assert_ok(store_apply(y.store, &change, 1));
+    }
+    assert_string_equal(why_of(&y, job.id).reason,
+                        "the last start failed; it is tried again shortly");
+    assert_ok(store_job_cancel(y.store, TY_STR("p"), TY_STR("us-central1"), job.id));
+    assert_string_equal(why_of(&y, job.id).reason, "its cancel is under way");
+    store_close(y.store);
+    assert_ok(ty_remove_tree(AT_FDCWD, y.dir));
+    ty_arena_clear(&y.arena);
+}
+
 static void yard_gives_up_a_wait(void **state)
 {
     (void)state;
@@ -312,6 +432,9 @@ static const struct CMUnitTest tests[] = {
     TEST("yard/finds_a_job_that_ended_meanwhile", yard_finds_a_job_that_ended_meanwhile),
     TEST("yard/fences_an_attempt_that_never_started", yard_fences_an_attempt_that_never_started),
     TEST("yard/gives_up_a_wait", yard_gives_up_a_wait),
+    TEST("why/names_who_holds_the_slots", why_names_who_holds_the_slots),
+    TEST("why/of_what_runs_and_what_has_ended", why_of_what_runs_and_what_has_ended),
+    TEST("why/of_rows_alone", why_of_rows_alone),
 };
 
 /* The scheduler starts its launcher from /proc/self/exe, which here is this test. */

@@ -139,7 +139,8 @@ GET_CASES = [  # path, what the answer names
     f"{JOBS}/1%2f..%2f2", f"{JOBS}/\x7f", f"{JOBS}/{'9' * 8000}", "/v1/projects//locations/us-central1/customJobs",
     "/v1/projects/demo/locations//customJobs", "/v1/projects/..%2f..%2fetc/locations/x/customJobs", "/../../etc/passwd",
     "/v1/projects/demo/locations/us-central1/operations/abc", "/v1/projects/demo/locations/us-central1/operations/9",
-    "/trainyard/v1/projects/demo/jobs/abc/log", "/computeMetadata/v1/bogus", "/.git/config", "/jobs/1/1/log",
+    "/trainyard/v1/projects/demo/jobs/abc/log", "/trainyard/v1/projects/demo/jobs/abc/why",
+    "/trainyard/v1/projects/demo/jobs/7/why", "/computeMetadata/v1/bogus", "/.git/config", "/jobs/1/1/log",
 )]
 LOG_CASES = [  # body of /v2/entries:list, what the answer names
     ({"filter": 7}, "filter"), ({"filter": "("}, "filter"), ({"filter": "severity>="}, "filter"), ({"filter": "timestamp>\"x\""}, "filter"),

@@ -1,0 +1,52 @@
+"""trainyard why: what a job waits for, who holds it, and why it ended."""
+import json
+
+import pytest
+from yard import Yard
+
+
+@pytest.fixture(scope="module")
+def small_yard(tmp_path_factory):
+    """A server with place for two replicas."""
+    with Yard(tmp_path_factory.mktemp("small"), settings={"replica_slots": 2, "grace_ms": 200}) as started:
+        yield started
+
+
+def why(yard, name, *flags, expect=0):
+    result = yard.trainyard("why", name, *flags)
+    assert result.returncode == expect, result.stderr
+    return result.stdout if expect == 0 else result.stderr
+
+
+def test_a_waiting_job_names_who_holds_its_place(small_yard):
+    holder = small_yard.create("sleep", "600", display_name="the-holder", pools=[Yard.pool("sleep", "600"), Yard.pool("sleep", "600")])
+    small_yard.wait(holder, "JOB_STATE_RUNNING")
+    first, second = (small_yard.create("true", display_name=f"waits-{i}") for i in (1, 2))
+    small_yard.wait(second, "JOB_STATE_QUEUED")
+    text = why(small_yard, second)
+    assert "QUEUED" in text and "2 of 2 in use; it needs 1" in text and "What would start it now" in text
+    assert holder.rsplit("/", 1)[1] in text and "the-holder" in text and "waits-1" in text
+    answer = json.loads(why(small_yard, second, "--format=json"))
+    assert [j["job"] for j in answer["heldBy"]] == [holder.rsplit("/", 1)[1]] and answer["heldBy"][0]["replicas"] == 2
+    assert [j["job"] for j in answer["ahead"]] == [first.rsplit("/", 1)[1]] and answer["waits"] is True
+    small_yard.cancel(holder)  # what it says would start the job does start it
+    assert small_yard.wait(second)["state"] == "JOB_STATE_SUCCEEDED"
+
+
+def test_running_and_ended(small_yard):
+    name = small_yard.create("sleep", "600", display_name="runs")
+    small_yard.wait(name, "JOB_STATE_RUNNING")
+    text = why(small_yard, name)
+    assert "RUNNING" in text and "all its replicas are running" in text and "Attempt 1" in text
+    small_yard.cancel(name)
+    small_yard.wait(name)
+    assert "cancelled" in why(small_yard, name)
+    name = small_yard.create("sh", "-c", "echo no such column; exit 3")
+    small_yard.wait(name)
+    text = why(small_yard, name)
+    assert "FAILED" in text and "status of 3" in text and "no such column" in text
+
+
+def test_what_is_not_there(small_yard):
+    assert "NOT_FOUND" in why(small_yard, "77", expect=1)
+    assert small_yard.get("/trainyard/v1/projects/trainyard/jobs/x/why").status == 400
