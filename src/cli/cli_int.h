@@ -8,6 +8,7 @@
  *   print.c   --format
  *   projection.c  the keys in it
  *   text.c    text of others, for a terminal
+ *   pick.c    which job is meant
  *   jobs.c, logs.c, why.c, env.c, doctor.c   the commands */
 #ifndef TY_CLI_INT_H
 #define TY_CLI_INT_H
@@ -193,9 +194,30 @@ int cli_help_show(struct cli *c);
 /* The answer of the server's why route, for people. */
 void cli_why_text(struct ty_arena *a, struct ty_buf *b, const json_t *why);
 
-/* ---- jobs.c: used by logs.c and why.c ---- */
+/* ---- jobs.c: used by pick.c ---- */
 
 /* Split JOB into project, region and id (url-encoded) and set c's by it. */
 TY_NODISCARD ty_err cli_job_name(struct cli *c, ty_str job, ty_str *ret_id);
+bool cli_job_is_path(ty_str job);         /* it names more than a job */
+const char *cli_jobs_path(struct cli *c); /* /v1/projects/P/locations/R/customJobs */
+
+/* ---- pick.c ---- */
+
+/* cli_target, and the id (url-encoded) of the job that the command line names, in any of its ways.
+ * Returns the exit status; what went wrong was said. */
+TY_NODISCARD int cli_job_begin(struct cli *c, ty_str *ret_id);
+
+enum { CLI_PICK_SHOWN = 10 };
+/* Jobs that `text` may mean. Zero-initialised, with text, is ready. */
+struct cli_pick {
+    ty_str text;
+    size_t by_id, by_name;                             /* how many */
+    ty_str ids[CLI_PICK_SHOWN], names[CLI_PICK_SHOWN]; /* the first of by_id */
+    ty_str newest;                                     /* of by_name */
+};
+/* Look at a page of jobs, newest first. */
+void cli_pick_add(struct ty_arena *a, struct cli_pick *p, const json_t *jobs);
+/* The one that is meant. TY_INVALID_ARGUMENT: several; TY_NOT_FOUND. */
+TY_NODISCARD ty_err cli_pick_result(struct ty_arena *a, const struct cli_pick *p, ty_str *ret_id);
 
 #endif

@@ -12,7 +12,7 @@ enum {
     PAGE_JOBS = 1000,
 };
 
-static const char *jobs_path(struct cli *c)
+const char *cli_jobs_path(struct cli *c)
 {
     struct ty_buf b;
     ty_buf_init(&b, 1 << 16);
@@ -24,6 +24,11 @@ static const char *jobs_path(struct cli *c)
     const char *path = ty_cstr(c->arena, ty_buf_str(&b));
     ty_buf_clear(&b);
     return path;
+}
+
+bool cli_job_is_path(ty_str job)
+{
+    return memchr(job.ptr, '/', job.len) != NULL;
 }
 
 ty_err cli_job_name(struct cli *c, ty_str job, ty_str *ret_id)
@@ -56,13 +61,15 @@ ty_err cli_job_name(struct cli *c, ty_str job, ty_str *ret_id)
 static int begin(struct cli *c, const char **ret_path)
 {
     ty_str id = {0};
-    ty_err err = cli_target(c);
-    if (err != TY_OK)
-        return cli_fail(c, err);
     if (ret_path != NULL) {
-        if (cli_job_name(c, c->args.positional, &id) != TY_OK)
-            return cli_fail_usage(c);
-        *ret_path = ty_format(c->arena, "%s/" TY_STR_FMT, jobs_path(c), TY_STR_ARG(id));
+        int status = cli_job_begin(c, &id);
+        if (status != CLI_OK)
+            return status;
+        *ret_path = ty_format(c->arena, "%s/" TY_STR_FMT, cli_jobs_path(c), TY_STR_ARG(id));
+    } else {
+        ty_err err = cli_target(c);
+        if (err != TY_OK)
+            return cli_fail(c, err);
     }
     fprintf(stderr, "Using endpoint [%s/]\n", c->url);
     return CLI_OK;
@@ -157,7 +164,7 @@ int cli_custom_jobs_create(struct cli *c)
         wire_json_dump(&b, body);
         ty_err err = ty_buf_check(&b, "the job");
         if (err == TY_OK)
-            err = cli_call(c, HTTP_POST, jobs_path(c), ty_buf_str(&b), CALL_MS, &job);
+            err = cli_call(c, HTTP_POST, cli_jobs_path(c), ty_buf_str(&b), CALL_MS, &job);
         ty_buf_clear(&b);
         if (err != TY_OK) {
             status = cli_fail(c, err);
@@ -178,7 +185,7 @@ static ty_err list_page(struct cli *c, ty_str token, int64_t size, json_t **ret_
     struct ty_buf b;
     ty_str filter = cli_arg(&c->args, "filter");
     ty_buf_init(&b, 1 << 20);
-    ty_buf_addf(&b, "%s?pageSize=%" PRId64, jobs_path(c), size);
+    ty_buf_addf(&b, "%s?pageSize=%" PRId64, cli_jobs_path(c), size);
     if (filter.len > 0) {
         ty_buf_addz(&b, "&filter=");
         wire_url_encode(&b, filter);

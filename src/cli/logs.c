@@ -234,11 +234,10 @@ static int finish(struct follow *f)
 int cli_custom_jobs_stream_logs(struct cli *c)
 {
     struct follow f = {.c = c};
-    ty_err err = cli_target(c);
-    if (err != TY_OK)
-        return cli_fail(c, err);
-    if (cli_job_name(c, c->args.positional, &f.id) != TY_OK)
-        return cli_fail_usage(c);
+    ty_err err;
+    int status = cli_job_begin(c, &f.id);
+    if (status != CLI_OK)
+        return status;
     fprintf(stderr, "Using endpoint [%s/]\n", c->url);
     f.pretty = isatty(STDOUT_FILENO);
     f.color = f.pretty && cli_color(STDOUT_FILENO);

@@ -489,6 +489,44 @@ static void job_names_in_both_forms(void **state)
     assert_str(id, "a%3Fb");
 }
 
+static ty_err pick(const char *text, const char *ids_and_names, ty_str *ret_id)
+{
+    json_t *jobs;
+    struct cli_pick p = {.text = ty_str_of(text)};
+    assert_ok(wire_json_parse(ty_str_of(ids_and_names), &jobs));
+    cli_pick_add(&arena, &p, jobs);
+    json_decref(jobs);
+    return cli_pick_result(&arena, &p, ret_id);
+}
+
+static void job_picked_by_digits_or_name(void **state)
+{
+    (void)state;
+    const char *jobs = "[{\"name\":\"projects/p/locations/r/customJobs/1794786703890216722\","
+                       "\"displayName\":\"new\"},"
+                       "{\"name\":\"projects/p/locations/r/customJobs/1794786702922862793\","
+                       "\"displayName\":\"same\"},"
+                       "{\"name\":\"projects/p/locations/r/customJobs/1794786701111111111\","
+                       "\"displayName\":\"same\"},"
+                       "{\"name\":\"projects/p/locations/r/customJobs/1794786700000000001\","
+                       "\"displayName\":\"0722\"}]";
+    ty_str id;
+    assert_ok(pick("6722", jobs, &id));
+    assert_str(id, "1794786703890216722");
+    assert_ok(pick("179478670292", jobs, &id));
+    assert_str(id, "1794786702922862793");
+    assert_ok(pick("same", jobs, &id)); /* the newest */
+    assert_str(id, "1794786702922862793");
+    assert_ok(pick("0722", jobs, &id)); /* no id ends so: a name may be digits */
+    assert_str(id, "1794786700000000001");
+    assert_err(TY_INVALID_ARGUMENT, pick("1794", jobs, &id));
+    assert_non_null(strstr(ty_err_message(), "4 jobs"));
+    assert_non_null(strstr(ty_err_message(), "\n  1794786703890216722  new"));
+    assert_err(TY_NOT_FOUND, pick("722", jobs, &id)); /* too few digits, and no name */
+    assert_err(TY_NOT_FOUND, pick("sam", jobs, &id));
+    assert_non_null(strstr(ty_err_message(), "'sam'"));
+}
+
 /* ---- why ---- */
 
 static const char *why_text(const char *answer)
@@ -846,6 +884,7 @@ static const struct CMUnitTest tests[] = {
     CLI_TEST("spec/bad_files_are_named", spec_bad_files_are_named),
     CLI_TEST("spec/aliases_are_copies", spec_aliases_are_copies),
     CLI_TEST("job/names_in_both_forms", job_names_in_both_forms),
+    CLI_TEST("job/picked_by_digits_or_name", job_picked_by_digits_or_name),
     CLI_TEST("why/waiting_names_holders_and_remedy", why_waiting_names_holders_and_remedy),
     CLI_TEST("why/ended_says_how", why_ended_says_how),
     CLI_TEST("env/quoting_survives_the_shell", env_quoting_survives_the_shell),

@@ -113,20 +113,17 @@ int cli_why(struct cli *c)
     ty_str id;
     json_t *why;
     struct ty_buf b;
-    ty_err err = cli_target(c);
-    if (err != TY_OK)
-        return cli_fail(c, err);
-    if (cli_job_name(c, c->args.positional, &id) != TY_OK)
-        return cli_fail_usage(c);
+    int status = cli_job_begin(c, &id);
+    if (status != CLI_OK)
+        return status;
     ty_buf_init(&b, TEXT_BYTES);
     ty_buf_addz(&b, "/trainyard/v1/projects/");
     wire_url_encode(&b, ty_str_of(c->project));
     ty_buf_addf(&b, "/jobs/" TY_STR_FMT "/why", TY_STR_ARG(id));
-    err = cli_call(c, HTTP_GET, b.ptr, TY_STR(""), CALL_MS, &why);
+    ty_err err = cli_call(c, HTTP_GET, b.ptr, TY_STR(""), CALL_MS, &why);
     ty_buf_clear(&b);
     if (err != TY_OK)
         return cli_fail(c, err);
-    int status = CLI_OK;
     if (cli_arg(&c->args, "format").len > 0) {
         status = cli_print(c, why, "yaml");
     } else {
