@@ -11,11 +11,12 @@
  *
  * Where to start: exec_plan_build, exec_launch, exec_attempt_look; conductor.c for the other side.
  * Who frees: plans are in an arena; fds are the caller's.
- * Threads: the server calls from its scheduler thread only.
- * Errors: TY_UNAVAILABLE (launcher or conductor gone), TY_INTERNAL, TY_RESOURCE_EXHAUSTED (disk,
- * processes), TY_DATA_LOSS (a damaged journal), TY_FAILED_PRECONDITION (a newer program wrote it).
- * TY_ISOLATION=sweep (or another of exec_isolation's names) forces one, for tests.
- * One test: build/test_exec conductor/kill_leaves_nothing. */
+ * Threads: one thread of the server starts, cancels and fences (the scheduler); looking at an
+ * attempt only reads and is for any thread. Errors: TY_UNAVAILABLE (launcher or conductor gone),
+ * TY_INTERNAL, TY_RESOURCE_EXHAUSTED (disk, processes), TY_DATA_LOSS (a damaged journal),
+ * TY_FAILED_PRECONDITION (a newer program wrote it). TY_ISOLATION=sweep (or another of
+ * exec_isolation's names) forces one, for tests. One test: build/test_exec
+ * conductor/kill_leaves_nothing. */
 #ifndef TY_EXEC_H
 #define TY_EXEC_H
 

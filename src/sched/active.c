@@ -43,13 +43,11 @@ static void list_insert(struct active_list *l, struct active *j)
 static void wait_begin(struct sched *s, struct active *j)
 {
     list_insert(&s->waiting, j);
-    s->finite_waits += j->max_wait_ms != INT64_MAX;
 }
 
 static void wait_end(struct sched *s, struct active *j)
 {
     list_remove(&s->waiting, j);
-    s->finite_waits -= j->max_wait_ms != INT64_MAX;
 }
 
 /* What the scheduler needs of a job's spec. A spec that does not parse was never accepted. */
@@ -113,7 +111,7 @@ void active_place(struct sched *s, struct active *j, int *ports)
     wait_end(s, j);
     list_insert(&s->placed, j);
     j->placed = true;
-    j->running = j->gone = j->cancel_sent = false;
+    j->running = j->look_again = j->cancel_sent = false;
     j->ports = ports;
     j->placed_boot_ms = ty_boot_ms();
     s->slots_used += j->replicas;
@@ -130,7 +128,7 @@ static void placed_end(struct sched *s, struct active *j)
     ports_give(&s->ports, j->ports, j->replicas);
     free(j->ports);
     j->ports = NULL;
-    j->placed = j->running = j->look = j->gone = false;
+    j->placed = j->running = j->look = j->look_again = false;
     list_remove(&s->placed, j);
 }
 
@@ -176,7 +174,7 @@ void active_connect(struct sched *s, struct active *j, int fd)
 {
     active_disconnect(s, j);
     j->fd = fd;
-    j->gone = j->cancel_sent = false;
+    j->cancel_sent = false;
     struct epoll_event e = {.events = EPOLLIN | EPOLLRDHUP, .data.ptr = j};
     ty_assert(epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, fd, &e) == 0);
 }

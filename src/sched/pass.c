@@ -1,12 +1,14 @@
 /* pass.c -- one pass: look, decide, commit, act.
  *
  * P1 Nothing is done before it is committed: first all moves of a pass go to disk in one
- * transaction, then conductors are started and cancels sent. A server that dies in between finds
- * the rows and takes up from there. P2 Memory follows the rows: the lists change only after the
- * commit. A commit that fails (full disk) leaves everything as it was and the pass is made again
- * later, from the same journals. P3 The commit is waited for on this thread. That is the one
- * blocking call, and on purpose: the next decision depends on it, and everything that happens
- * meanwhile goes into the next pass's transaction. */
+ *    transaction, then conductors are started and cancels sent. A server that dies in between
+ *    finds the rows and takes up from there.
+ *
+ * P2 Memory follows the rows: the lists change only after the commit. A commit that fails (full
+ *    disk) leaves everything as it was and the pass is made again later, from the same journals.
+ *
+ * P3 The commit is waited for on this thread. That is the one blocking call, and on purpose: the
+ *    next decision depends on it, and all that happens meanwhile goes into the next transaction. */
 #include "sched/sched_int.h"
 
 #include "auth/auth.h"
@@ -204,7 +206,7 @@ static void plan_looks(struct sched *s)
 {
     for (struct active *j = s->placed.first; j && s->looks; j = j->next)
         if (j->look)
-            j->gone = !look_at(s, j); /* gone: look again in the next pass */
+            j->look_again = !look_at(s, j);
 }
 
 /* ---- cancels ---- */
@@ -512,7 +514,7 @@ static void plan_undo(struct sched *s)
 static void clear_looks(struct sched *s)
 {
     for (struct active *j = s->placed.first; j && s->looks; j = j->next)
-        if (j->look && !j->gone) {
+        if (j->look && !j->look_again) {
             j->look = false;
             s->looks--;
         }
@@ -587,9 +589,7 @@ ty_err sched_adopt(struct sched *s)
     ty_err err = store_active_list(s->setup.store, &s->pass, &jobs, &count);
     if (err != TY_OK)
         return err;
-    ty_str boot_id = {0};
-    if (ty_file_read(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 64, &s->pass, &boot_id) == TY_OK)
-        boot_id = ty_str_trim(boot_id);
+    ty_str boot_id = store_boot_id(s->setup.store);
     for (size_t i = 0; i < count && err == TY_OK; i++) {
         struct active *j = active_add(s, &jobs[i]);
         j->wait_boot_ms = active_wait_began_ms(&jobs[i], boot_id);

@@ -75,7 +75,6 @@ static void read_connection(struct sched *s, struct active *j)
     }
     if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
         active_disconnect(s, j);
-        j->gone = true;
         active_look(s, j);
     }
 }

@@ -49,9 +49,9 @@ struct active {
     int64_t max_wait_ms; /* INT64_MAX: for ever */
 
     bool placed;
-    bool running; /* of the placed: all replicas are up */
-    bool look;    /* something happened: read its journal in this pass */
-    bool gone;    /* the conductor's connection ended */
+    bool running;    /* of the placed: all replicas are up */
+    bool look;       /* something happened: read its journal in this pass */
+    bool look_again; /* this pass could not tell: the next one looks, too */
     bool cancel_sent;
     bool ending; /* this pass has planned the end of its attempt or of the job */
     int fd;      /* connection to the conductor; -1 */
@@ -101,7 +101,6 @@ struct sched {
     struct active *buckets[BUCKETS];
     struct active_list waiting, placed;
     int slots_used, starting;
-    int finite_waits;      /* waiting jobs with a maxWaitDuration */
     int looks;             /* placed jobs with `look` */
     int64_t full_scan_ms;  /* when the whole queue was last looked at */
     int64_t retry_boot_ms; /* the last commit failed: not again before this; 0: none */

@@ -3,7 +3,7 @@
  *
  * Who frees: server_run returns when the process is told to stop (SIGINT, SIGTERM); jobs run on.
  * One server a data folder (data/server.lock; the second one names the holder). One test:
- * tests/clients -k healthz. */
+ * build/test_server folder/newer_format_is_refused. */
 #ifndef TY_SERVER_H
 #define TY_SERVER_H
 

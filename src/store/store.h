@@ -9,13 +9,18 @@
  *
  *   PENDING --(no room)--> QUEUED --> PENDING --> RUNNING --> SUCCEEDED | FAILED
  *      |                     |          ^            |
- *      +------ cancel -------+          +-- retry ---+        CANCELLING --> CANCELLED | SUCCEEDED
- * | FAILED
+ *      |                     |          +-- retry ---+
+ *      +------ cancel -------+------------------> CANCELLING --> CANCELLED (or as it ended)
  *
- * S1 a terminal state is never left. S2 start_ns is set once, at the first RUNNING. S3 end_ns and
- * only terminal states go together. S4 an attempt row is committed before its folder exists; at
- * most one attempt of a job is not ended. One test: build/test_store state/terminal_is_never_left.
- */
+ * S1 a terminal state is never left.
+ *
+ * S2 start_ns is set once, at the first RUNNING.
+ *
+ * S3 end_ns and only terminal states go together.
+ *
+ * S4 an attempt row is committed before its folder exists; at most one of a job is not ended.
+ *
+ * One test: build/test_store state/terminal_is_never_left. */
 #ifndef TY_STORE_H
 #define TY_STORE_H
 

@@ -10,14 +10,21 @@ static ty_err operation_read(struct http_request *req, struct http_response *res
     return vertex_id_read(req, res, req->capture[4].len > 0 ? 4 : 2, "operation", ret_id);
 }
 
-ty_err operation_get(struct http_request *req, struct http_response *res, void *ctx)
+static ty_err operation_find(struct http_request *req, struct http_response *res, struct vertex *v,
+                             struct operation *ret_op)
 {
-    struct vertex *v = ctx;
-    struct operation op;
     int64_t id;
     ty_err err = operation_read(req, res, &id);
     if (err == TY_OK)
-        err = store_operation_get(v->store, req->arena, req->capture[0], req->capture[1], id, &op);
+        err =
+            store_operation_get(v->store, req->arena, req->capture[0], req->capture[1], id, ret_op);
+    return err;
+}
+
+ty_err operation_get(struct http_request *req, struct http_response *res, void *ctx)
+{
+    struct operation op;
+    ty_err err = operation_find(req, res, ctx, &op);
     if (err == TY_OK)
         vertex_operation_json(&res->body, &op);
     return err;
@@ -30,12 +37,8 @@ ty_err operation_wait(struct http_request *req, struct http_response *res, void 
 
 ty_err operation_cancel(struct http_request *req, struct http_response *res, void *ctx)
 {
-    struct vertex *v = ctx;
     struct operation op;
-    int64_t id;
-    ty_err err = operation_read(req, res, &id);
-    if (err == TY_OK)
-        err = store_operation_get(v->store, req->arena, req->capture[0], req->capture[1], id, &op);
+    ty_err err = operation_find(req, res, ctx, &op);
     if (err == TY_OK)
         ty_buf_addz(&res->body, "{}");
     return err;
