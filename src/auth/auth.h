@@ -43,6 +43,10 @@ TY_NODISCARD ty_err auth_client_shims(const char *data_dir);
  * when it is not set or there is no such configuration. From the arena. */
 ty_str auth_gcloud_property(struct ty_arena *a, const char *gcloud_dir, const char *section,
                             const char *key);
+/* Set it, or take it out with an empty value. The configuration is made if it is missing. `value`
+ * must be one line. */
+TY_NODISCARD ty_err auth_gcloud_property_set(struct ty_arena *a, const char *gcloud_dir,
+                                             const char *section, const char *key, ty_str value);
 
 struct auth_var {
     const char *name;

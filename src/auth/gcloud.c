@@ -135,6 +135,18 @@ static void properties_point_here(struct properties *p, const char *client, cons
                      apis[i].elsewhere ? TY_STR("trainyard-does-not-have-this-service") : endpoint);
 }
 
+static ty_err properties_write(const struct properties *p, const char *path)
+{
+    struct ty_buf b;
+    ty_buf_init(&b, AUTH_FILE_LIMIT);
+    properties_print(p, &b);
+    ty_err err = ty_buf_check(&b, path);
+    if (err == TY_OK)
+        err = ty_file_replace(AT_FDCWD, path, ty_buf_str(&b), 0600);
+    ty_buf_clear(&b);
+    return err;
+}
+
 static ty_err configuration_write(struct ty_arena *a, const char *path, const char *client,
                                   const char *url, const char *project, const char *region)
 {
@@ -146,15 +158,7 @@ static ty_err configuration_write(struct ty_arena *a, const char *path, const ch
     else if (err != TY_NOT_FOUND)
         return err;
     properties_point_here(&p, client, url, project, region);
-
-    struct ty_buf b;
-    ty_buf_init(&b, AUTH_FILE_LIMIT);
-    properties_print(&p, &b);
-    err = ty_buf_check(&b, path);
-    if (err == TY_OK)
-        err = ty_file_replace(AT_FDCWD, path, ty_buf_str(&b), 0600);
-    ty_buf_clear(&b);
-    return err;
+    return properties_write(&p, path);
 }
 
 /* The user's other configurations too: `gcloud config configurations activate` must not lead away.
@@ -213,20 +217,55 @@ ty_err auth_gcloud_write(struct ty_arena *a, const char *client_dir, const char 
     return err;
 }
 
-ty_str auth_gcloud_property(struct ty_arena *a, const char *gcloud_dir, const char *section,
-                            const char *key)
+/* The file of the active configuration. */
+static const char *active_path(struct ty_arena *a, const char *gcloud_dir)
 {
     ty_str active = TY_STR("default"), text;
     if (ty_file_read(AT_FDCWD, ty_format(a, "%s/active_config", gcloud_dir), 4096, a, &text) ==
             TY_OK &&
         ty_str_trim(text).len > 0)
         active = ty_str_trim(text);
-    const char *path =
-        ty_format(a, "%s/configurations/config_" TY_STR_FMT, gcloud_dir, TY_STR_ARG(active));
-    if (ty_file_read(AT_FDCWD, path, AUTH_FILE_LIMIT, a, &text) != TY_OK)
+    return ty_format(a, "%s/configurations/config_" TY_STR_FMT, gcloud_dir, TY_STR_ARG(active));
+}
+
+ty_str auth_gcloud_property(struct ty_arena *a, const char *gcloud_dir, const char *section,
+                            const char *key)
+{
+    ty_str text;
+    if (ty_file_read(AT_FDCWD, active_path(a, gcloud_dir), AUTH_FILE_LIMIT, a, &text) != TY_OK)
         return (ty_str){"", 0};
     struct properties p = {.arena = a};
     properties_parse(&p, text);
     struct property *found = property_find(&p, ty_str_of(section), ty_str_of(key));
     return found != NULL ? found->value : (ty_str){"", 0};
+}
+
+static void property_remove(struct properties *p, ty_str section, ty_str key)
+{
+    struct property *found = property_find(p, section, key), **at = &p->first;
+    while (found != NULL && *at != found)
+        at = &(*at)->next;
+    if (found != NULL)
+        *at = found->next;
+}
+
+ty_err auth_gcloud_property_set(struct ty_arena *a, const char *gcloud_dir, const char *section,
+                                const char *key, ty_str value)
+{
+    struct properties p = {.arena = a};
+    const char *path = active_path(a, gcloud_dir);
+    ty_str text;
+    ty_assert(memchr(value.ptr, '\n', value.len) == NULL);
+    ty_err err = ty_file_read(AT_FDCWD, path, AUTH_FILE_LIMIT, a, &text);
+    if (err == TY_OK)
+        properties_parse(&p, text);
+    else if (err == TY_NOT_FOUND)
+        err = ty_mkdirs(ty_format(a, "%s/configurations", gcloud_dir), 0700);
+    if (err != TY_OK)
+        return err;
+    if (value.len > 0)
+        property_set(&p, ty_str_of(section), ty_str_of(key), value);
+    else
+        property_remove(&p, ty_str_of(section), ty_str_of(key));
+    return properties_write(&p, path);
 }

@@ -269,6 +269,25 @@ static void shims_are_links_to_this_program(void **state)
     assert_memory_equal(self, target, (size_t)n);
 }
 
+static void gcloud_properties_are_set_and_unset(void **state)
+{
+    struct yard *y = *state;
+    const char *folder = ty_format(&y->arena, "%s/client/gcloud", y->dir);
+    assert_ok(auth_client_prepare(y->dir, URL, "demo", "us-central1"));
+    assert_ok(
+        auth_gcloud_property_set(&y->arena, folder, "core", "project", TY_STR("another-one")));
+    assert_str(property(y, "core", "project"), "another-one");
+    assert_str(property(y, "core", "universe_domain"), AUTH_UNIVERSE); /* the rest stays */
+    assert_ok(auth_client_prepare(y->dir, URL, "demo", "us-central1"));
+    assert_str(property(y, "core", "project"), "another-one");
+    assert_ok(auth_gcloud_property_set(&y->arena, folder, "core", "project", TY_STR("")));
+    assert_str(property(y, "core", "project"), "");
+    assert_ok(auth_gcloud_property_set(&y->arena, folder, "core", "project", TY_STR("")));
+    const char *fresh = ty_format(&y->arena, "%s/fresh", y->dir);
+    assert_ok(auth_gcloud_property_set(&y->arena, fresh, "ai", "region", TY_STR("r")));
+    assert_str(auth_gcloud_property(&y->arena, fresh, "ai", "region"), "r");
+}
+
 static void prepare_names_the_missing_folder(void **state)
 {
     struct yard *y = *state;
@@ -292,6 +311,7 @@ static const struct CMUnitTest tests[] = {
     YARD_TEST("gcloud/keeps_the_users_project", gcloud_keeps_the_users_project),
     YARD_TEST("gcloud/other_configurations_come_here_too",
               gcloud_other_configurations_come_here_too),
+    YARD_TEST("gcloud/properties_are_set_and_unset", gcloud_properties_are_set_and_unset),
     YARD_TEST("env/no_google_host", env_no_google_host),
     YARD_TEST("env/unsets_what_would_lead_away", env_unsets_what_would_lead_away),
     YARD_TEST("shims/are_links_to_this_program", shims_are_links_to_this_program),

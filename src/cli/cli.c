@@ -116,6 +116,11 @@ static int fail_as_shim(struct ty_arena *a, const char *name, int argc, char **a
     return CLI_USAGE;
 }
 
+int cli_run_real(struct cli *c)
+{
+    return fail_as_shim(c->arena, c->program, c->argc, c->argv);
+}
+
 /* Words that are no command. */
 static int run_unknown(struct cli *c, const char *name, int argc, char **argv)
 {
@@ -160,10 +165,12 @@ static int run_command(struct cli *c, int argc, char **argv)
         (void)!ty_fail(TY_INVALID_ARGUMENT, "'%s' must come before its flags", c->command->words);
         return cli_fail_usage(c);
     }
-    bool wanted = c->command->positional[0] != '\0' && c->command->run != cli_help_show;
-    if (wanted && c->args.positional.len == 0) {
-        (void)!ty_fail(TY_INVALID_ARGUMENT, "argument %s: must be specified",
-                       c->command->positional);
+    ty_str second = ty_str_of(c->command->positional), first;
+    bool two = ty_str_split(&second, ' ', &first), help = c->command->run == cli_help_show;
+    if (first.len > 0 && !help && (c->args.positional.len == 0 || (two && !c->args.second.len))) {
+        ty_str missing = c->args.positional.len == 0 ? first : second;
+        (void)!ty_fail(TY_INVALID_ARGUMENT, "argument " TY_STR_FMT ": must be specified",
+                       TY_STR_ARG(missing));
         return cli_fail_usage(c);
     }
     return c->command->run(c);
@@ -208,6 +215,8 @@ int cli_main(int argc, char **argv)
     char **rest = ty_new_array(&a, char *, (size_t)argc + 1);
     int count = 0, status;
     c.client.fd = -1;
+    c.argc = argc;
+    c.argv = argv;
     c.program = c.as_gcloud ? name : program_invocation_name;
     /* gsutil's words are other ones (cp, ls): none of them is ours yet. */
     c.command = gsutil ? NULL : cli_command_find(argc, argv, is_word);

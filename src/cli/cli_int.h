@@ -9,7 +9,7 @@
  *   projection.c  the keys in it
  *   text.c    text of others, for a terminal
  *   pick.c    which job is meant
- *   jobs.c, logs.c, why.c, env.c, doctor.c   the commands */
+ *   jobs.c, logs.c, why.c, config.c, env.c, doctor.c   the commands */
 #ifndef TY_CLI_INT_H
 #define TY_CLI_INT_H
 
@@ -29,7 +29,7 @@ struct cli_flag {
 struct cli;
 struct cli_command {
     const char *words;      /* "ai custom-jobs create" */
-    const char *positional; /* "" for none */
+    const char *positional; /* "" for none, "A B" for two */
     const char *summary, *details;
     const struct cli_flag *flags;
     int (*run)(struct cli *c); /* NULL: main.c runs it */
@@ -47,6 +47,7 @@ struct cli_value {
 struct cli_args {
     struct cli_value *first, **tail;
     ty_str positional; /* for help: all words, joined by a space */
+    ty_str second;     /* of a command with two */
 };
 
 /* One run of one command. */
@@ -54,7 +55,9 @@ struct cli {
     struct ty_arena *arena;
     const struct cli_command *command;
     struct cli_args args;
-    bool as_gcloud;      /* called by a link named gcloud */
+    bool as_gcloud; /* called by a link named gcloud */
+    int argc;       /* all words given, without the program's */
+    char **argv;
     const char *program; /* how to call us again, in what we print: it can be pasted */
     const char *data_dir;
     const char *url;     /* http://...; what people read */
@@ -63,6 +66,12 @@ struct cli {
     struct http_client client;
     bool replied; /* the last call got a reply, even if that was an error */
 };
+
+/* ---- cli.c ---- */
+
+/* Called as gcloud, for what it does and we do not: become the real one. Returns, with the exit
+ * status, only if that cannot be. */
+int cli_run_real(struct cli *c);
 
 /* ---- table.c ---- */
 
@@ -120,6 +129,8 @@ TY_NODISCARD ty_err cli_job_build(struct ty_arena *a, const struct cli_args *arg
 TY_NODISCARD ty_err cli_target(struct cli *c);
 /* The data folder by --data, TRAINYARD_DATA or ~/.trainyard. */
 const char *cli_data_dir(struct cli *c);
+/* gcloud's configuration: CLOUDSDK_CONFIG, or the one in data_dir, which must be set. */
+const char *cli_gcloud_dir(struct cli *c);
 /* The URL the server of this data folder wrote down, or NULL. */
 const char *cli_data_url(struct ty_arena *a, const char *data_dir);
 /* A call to the server; a reply that is an error is a failure with the server's words. */
@@ -186,6 +197,11 @@ int cli_custom_jobs_describe(struct cli *c);
 int cli_custom_jobs_cancel(struct cli *c);
 int cli_custom_jobs_stream_logs(struct cli *c);
 int cli_why(struct cli *c);
+int cli_config_set(struct cli *c);
+int cli_config_get(struct cli *c);
+int cli_config_get_value(struct cli *c);
+int cli_config_unset(struct cli *c);
+int cli_config_list(struct cli *c);
 int cli_doctor(struct cli *c);
 int cli_version(struct cli *c);
 int cli_help_show(struct cli *c);

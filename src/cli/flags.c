@@ -105,6 +105,10 @@ static ty_err positional_parse(struct ty_arena *a, const struct cli_command *cmd
             ty_str_of(ty_format(a, TY_STR_FMT " %s", TY_STR_ARG(args->positional), word));
         return TY_OK;
     }
+    if (strchr(cmd->positional, ' ') != NULL && args->positional.len > 0 && args->second.len == 0) {
+        args->second = ty_str_of(word);
+        return TY_OK;
+    }
     if (cmd->positional[0] == '\0' || args->positional.len > 0)
         return ty_fail(TY_INVALID_ARGUMENT, "unrecognized arguments: %s", word);
     args->positional = ty_str_of(word);

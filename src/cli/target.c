@@ -46,18 +46,22 @@ static const char *url_trimmed(struct ty_arena *a, const char *url)
     return ty_cstr(a, s);
 }
 
+const char *cli_gcloud_dir(struct cli *c)
+{
+    const char *folder = getenv("CLOUDSDK_CONFIG");
+    if (folder == NULL || folder[0] == '\0')
+        folder = ty_format(c->arena, "%s/client/gcloud", c->data_dir);
+    return folder;
+}
+
 static const char *property(struct cli *c, const char *flag, const char *variable,
                             const char *section, const char *key, const char *otherwise)
 {
     ty_str value = cli_arg(&c->args, flag);
     if (value.len == 0)
         value = ty_str_of(getenv(variable));
-    if (value.len == 0) {
-        const char *folder = getenv("CLOUDSDK_CONFIG");
-        if (folder == NULL || folder[0] == '\0')
-            folder = ty_format(c->arena, "%s/client/gcloud", c->data_dir);
-        value = auth_gcloud_property(c->arena, folder, section, key);
-    }
+    if (value.len == 0)
+        value = auth_gcloud_property(c->arena, cli_gcloud_dir(c), section, key);
     return value.len > 0 ? ty_cstr(c->arena, value) : otherwise;
 }
 

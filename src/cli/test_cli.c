@@ -216,6 +216,11 @@ static void commands_wrong_use_is_2(void **state)
                         {"trainyard", "env", "--project=p"},
                         {"trainyard", "env", "--format=json"},
                         {"trainyard", "help", "bogus"},
+                        {"trainyard", "config", "set", "project"},
+                        {"trainyard", "config", "set", "project", "a", "b"},
+                        {"trainyard", "config", "set", "project", "a b"},
+                        {"trainyard", "config", "set", "bogus", "a"},
+                        {"trainyard", "config", "get"},
                         {"trainyard"}};
     int keep = dup(STDERR_FILENO), none = open("/dev/null", O_WRONLY);
     dup2(none, STDERR_FILENO);
