@@ -152,7 +152,8 @@ static int run_unknown(struct cli *c, const char *name, int argc, char **argv)
 
 static int run_command(struct cli *c, int argc, char **argv)
 {
-    if (cli_args_parse(c->arena, c->command, argc, argv, &c->args) != TY_OK ||
+    if (cli_flags_expand(c->arena, c->command, &argc, &argv) != TY_OK ||
+        cli_args_parse(c->arena, c->command, argc, argv, &c->args) != TY_OK ||
         cli_format_check(&c->args) != TY_OK)
         return cli_fail_usage(c);
     if (cli_arg_on(&c->args, "help")) {

@@ -2,6 +2,7 @@
  *
  *   table.c   commands.def as tables, finding a command, help
  *   flags.c   gcloud's flag grammar
+ *   flagsfile.c  --flags-file
  *   spec.c    flags and YAML into a CustomJob
  *   target.c  which server, project, region; calls to it
  *   away.c    what to say when no server answers
@@ -9,6 +10,7 @@
  *   projection.c  the keys in it
  *   text.c    text of others, for a terminal
  *   pick.c    which job is meant
+ *   watch.c   list --watch
  *   jobs.c, logs.c, why.c, config.c, env.c, doctor.c   the commands */
 #ifndef TY_CLI_INT_H
 #define TY_CLI_INT_H
@@ -111,6 +113,12 @@ TY_NODISCARD ty_err cli_list_split(struct ty_arena *a, ty_str text, struct cli_i
 TY_NODISCARD ty_err cli_dict_split(struct ty_arena *a, const char *flag, ty_str text,
                                    struct cli_item **ret_items);
 
+/* ---- flagsfile.c ---- */
+
+/* Put the flags of every --flags-file in its place. The words are in the arena. */
+TY_NODISCARD ty_err cli_flags_expand(struct ty_arena *a, const struct cli_command *cmd, int *argc,
+                                     char ***argv);
+
 /* ---- spec.c ---- */
 
 /* The pools that --worker-pool-spec describes, a new reference; NULL in *ret_pools if there are
@@ -157,6 +165,8 @@ bool cli_color(int fd); /* a terminal that wants colours */
 /* `rows` rows of `columns` cells (CLI_MAX_COLUMNS at most), aligned, made safe for a terminal. */
 void cli_table_add(struct ty_arena *a, struct ty_buf *b, ty_str *cells, size_t rows,
                    size_t columns);
+/* Jobs as a table: id, name, state, times. */
+void cli_job_table_add(struct ty_arena *a, struct ty_buf *b, const json_t *jobs);
 const char *cli_span_text(struct ty_arena *a, int64_t ns); /* "12s", "5m", "3h", "2d" */
 
 /* ---- projection.c ---- */
@@ -210,7 +220,18 @@ int cli_help_show(struct cli *c);
 /* The answer of the server's why route, for people. */
 void cli_why_text(struct ty_arena *a, struct ty_buf *b, const json_t *why);
 
-/* ---- jobs.c: used by pick.c ---- */
+/* ---- watch.c ---- */
+
+/* Until Ctrl-C, which ends the process with CLI_INTERRUPTED, or an error. */
+int cli_list_watch(struct cli *c);
+/* A line for each job whose state is not as `seen` (name: state) has it, which is brought up to
+ * date; oldest first. */
+void cli_watch_changes(struct ty_arena *a, json_t *seen, const json_t *jobs, struct ty_buf *b);
+
+/* ---- jobs.c: used by pick.c and watch.c ---- */
+
+/* The jobs that list's flags ask for, in their order. A new reference. */
+TY_NODISCARD ty_err cli_jobs_fetch(struct cli *c, json_t **ret_jobs);
 
 /* Split JOB into project, region and id (url-encoded) and set c's by it. */
 TY_NODISCARD ty_err cli_job_name(struct cli *c, ty_str job, ty_str *ret_id);

@@ -264,6 +264,16 @@ static json_t *list_arrange(struct cli *c, json_t *jobs)
     return arranged;
 }
 
+ty_err cli_jobs_fetch(struct cli *c, json_t **ret_jobs)
+{
+    json_t *jobs = json_array();
+    ty_err err = list_all(c, jobs);
+    if (err == TY_OK)
+        *ret_jobs = list_arrange(c, jobs);
+    json_decref(jobs);
+    return err;
+}
+
 static int list_print(struct cli *c, const json_t *jobs)
 {
     json_t *job;
@@ -283,18 +293,20 @@ static int list_print(struct cli *c, const json_t *jobs)
 
 int cli_custom_jobs_list(struct cli *c)
 {
-    int status = begin(c, NULL);
-    if (status != CLI_OK)
-        return status;
-    json_t *jobs = json_array();
-    ty_err err = list_all(c, jobs);
-    if (err != TY_OK) {
-        status = cli_fail(c, err);
-    } else {
-        json_t *arranged = list_arrange(c, jobs);
-        status = list_print(c, arranged);
-        json_decref(arranged);
+    bool watch = cli_arg_on(&c->args, "watch");
+    if (watch && (cli_arg_given(&c->args, "format") || cli_arg_on(&c->args, "uri"))) {
+        (void)!ty_fail(TY_INVALID_ARGUMENT, "argument --watch: has a format of its own; not with "
+                                            "--format or --uri");
+        return cli_fail_usage(c);
     }
+    int status = begin(c, NULL);
+    if (status != CLI_OK || watch)
+        return status != CLI_OK ? status : cli_list_watch(c);
+    json_t *jobs;
+    ty_err err = cli_jobs_fetch(c, &jobs);
+    if (err != TY_OK)
+        return cli_fail(c, err);
+    status = list_print(c, jobs);
     json_decref(jobs);
     return status;
 }

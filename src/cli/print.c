@@ -73,7 +73,7 @@ void cli_table_add(struct ty_arena *a, struct ty_buf *b, ty_str *cells, size_t r
     }
 }
 
-static void add_job_table(struct ty_arena *a, struct ty_buf *b, const json_t *jobs)
+void cli_job_table_add(struct ty_arena *a, struct ty_buf *b, const json_t *jobs)
 {
     static const ty_str head[COLUMNS] = {
         {"ID", 2}, {"NAME", 4}, {"STATE", 5}, {"CREATED", 7}, {"DURATION", 8}};
@@ -224,7 +224,7 @@ static void add_formatted(const struct cli *c, struct ty_buf *b, const json_t *v
     else if (columns.format == FORMAT_YAML)
         add_yaml(b, value);
     else if (columns.format == FORMAT_JOB_TABLE)
-        add_job_table(c->arena, b, list);
+        cli_job_table_add(c->arena, b, list);
     else if (columns.count > 0)
         add_columns(c->arena, b, list, &columns);
     json_decref(list);

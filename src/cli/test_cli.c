@@ -333,6 +333,110 @@ static void commands_serve_takes_what_its_help_says(void **state)
     assert_non_null(strstr(ty_err_message(), "--data needs a value"));
 }
 
+/* ---- --flags-file ---- */
+
+/* Expand --flags-file of a file with this text, between two other words; NULL in *ret_argv if that
+ * fails. */
+static ty_err expand(const char *yaml, int *ret_argc, char ***ret_argv)
+{
+    char path[] = "/tmp/test_cli.XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_ok(ty_write_all(fd, yaml, strlen(yaml)));
+    close(fd);
+    char **argv = ty_new_array(&arena, char *, 4);
+    argv[0] = "--first";
+    argv[1] = "--flags-file";
+    argv[2] = ty_cstr(&arena, ty_str_of(path));
+    argv[3] = "last";
+    *ret_argc = 4;
+    *ret_argv = argv;
+    ty_err err = cli_flags_expand(&arena, cli_command_named(TY_STR(CREATE)), ret_argc, ret_argv);
+    unlink(path);
+    return err;
+}
+
+static void flags_file_is_put_in_its_place(void **state)
+{
+    (void)state;
+    int argc;
+    char **argv;
+    assert_ok(expand("--display-name: hello\n"
+                     "--args: [a, 'b,c', 7, true]\n"
+                     "--labels: {k: v, l: 'x,y'}\n"
+                     "--enable-web-access: true\n"
+                     "--enable-dashboard-access: false\n"
+                     "--quiet:\n"
+                     "--worker-pool-spec:\n"
+                     "- machine-type: m\n"
+                     "  replica-count: 2\n"
+                     "- container-image-uri=host\n",
+                     &argc, &argv));
+    const char *want[] = {"--first",
+                          "--display-name=hello",
+                          "--args=^\x1f^a\x1f"
+                          "b,c\x1f"
+                          "7\x1ftrue",
+                          "--labels=^\x1f^k=v\x1fl=x,y",
+                          "--enable-web-access",
+                          "--enable-dashboard-access=false",
+                          "--quiet",
+                          "--worker-pool-spec=^\x1f^machine-type=m\x1freplica-count=2",
+                          "--worker-pool-spec=container-image-uri=host",
+                          "last"};
+    assert_int_equal(argc, TY_COUNT(want));
+    for (int i = 0; i < argc; i++)
+        assert_string_equal(argv[i], want[i]);
+    assert_ok(expand("- --region: a\n- --project: b\n", &argc, &argv));
+    assert_int_equal(argc, 4);
+    assert_string_equal(argv[1], "--region=a");
+    assert_string_equal(argv[2], "--project=b");
+}
+
+static void flags_file_mistakes_are_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *yaml, *named;
+    } cases[] = {{"region: a", "'region' is no flag"},
+                 {"- 7", "must be a mapping of flags"},
+                 {"hello", "must be a mapping of flags"},
+                 {"--region: [", "line"},
+                 {"--labels: {a: {b: c}}", "--labels"},
+                 {"--args: [\"a\\x1fb\"]", "control character"},
+                 {"--flags-file: 7", "must be a path"},
+                 {"--flags-file: /nonexistent/x", "/nonexistent/x"}};
+    for (size_t i = 0; i < TY_COUNT(cases); i++) {
+        int argc;
+        char **argv;
+        assert_true(expand(cases[i].yaml, &argc, &argv) != TY_OK);
+        if (strstr(ty_err_message(), cases[i].named) == NULL)
+            fail_msg("'%s' does not name '%s'", ty_err_message(), cases[i].named);
+        assert_int_equal(argc, 4); /* untouched */
+    }
+}
+
+static void flags_file_that_names_itself_ends(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/test_cli.XXXXXX";
+    int fd = mkstemp(path), argc = 1;
+    assert_true(fd >= 0);
+    const char *text = ty_format(&arena, "--flags-file: %s\n", path);
+    assert_ok(ty_write_all(fd, text, strlen(text)));
+    close(fd);
+    char *words[] = {ty_format(&arena, "--flags-file=%s", path)}, **argv = words;
+    assert_err(TY_INVALID_ARGUMENT,
+               cli_flags_expand(&arena, cli_command_named(TY_STR(LIST)), &argc, &argv));
+    assert_non_null(strstr(ty_err_message(), "name itself"));
+    char *behind[] = {"--", "--flags-file=/nonexistent"};
+    argc = 2;
+    argv = behind;
+    assert_ok(cli_flags_expand(&arena, cli_command_named(TY_STR(LIST)), &argc, &argv));
+    assert_string_equal(argv[1], "--flags-file=/nonexistent");
+    unlink(path);
+}
+
 /* ---- specs ---- */
 
 static json_t *body_of(const char *line, const char *yaml)
@@ -530,6 +634,35 @@ static void job_picked_by_digits_or_name(void **state)
     assert_err(TY_NOT_FOUND, pick("722", jobs, &id)); /* too few digits, and no name */
     assert_err(TY_NOT_FOUND, pick("sam", jobs, &id));
     assert_non_null(strstr(ty_err_message(), "'sam'"));
+}
+
+/* ---- watch ---- */
+
+static void watch_shows_changes_only(void **state)
+{
+    (void)state;
+    json_t *seen = json_object(), *jobs;
+    struct ty_buf b;
+    ty_buf_init(&b, 1 << 16);
+    assert_ok(
+        wire_json_parse(TY_STR("[{\"name\":\"p/2\",\"displayName\":\"b\\n\",\"state\":\"RUNNING\"},"
+                               "{\"name\":\"p/1\",\"displayName\":\"a\",\"state\":\"SUCCEEDED\"}]"),
+                        &jobs));
+    cli_watch_changes(&arena, seen, jobs, &b);
+    const char *first = strstr(b.ptr, "\t1\tSUCCEEDED\ta\n");
+    const char *second = strstr(b.ptr, "\t2\tRUNNING\tb\\n\n");
+    assert_non_null(first);
+    assert_true(second > first);
+    ty_buf_clear(&b);
+    cli_watch_changes(&arena, seen, jobs, &b);
+    assert_int_equal(b.len, 0);
+    json_object_set_new(json_array_get(jobs, 0), "state", json_string("FAILED"));
+    cli_watch_changes(&arena, seen, jobs, &b);
+    assert_non_null(strstr(b.ptr, "\t2\tFAILED\t"));
+    assert_null(strstr(b.ptr, "\t1\t"));
+    ty_buf_clear(&b);
+    json_decref(jobs);
+    json_decref(seen);
 }
 
 /* ---- why ---- */
@@ -880,6 +1013,9 @@ static const struct CMUnitTest tests[] = {
     CLI_TEST("commands/help_of_groups", commands_help_of_groups),
     CLI_TEST("commands/help_of_settings", commands_help_of_settings),
     CLI_TEST("commands/serve_takes_what_its_help_says", commands_serve_takes_what_its_help_says),
+    CLI_TEST("flags_file/is_put_in_its_place", flags_file_is_put_in_its_place),
+    CLI_TEST("flags_file/mistakes_are_named", flags_file_mistakes_are_named),
+    CLI_TEST("flags_file/that_names_itself_ends", flags_file_that_names_itself_ends),
     CLI_TEST("spec/from_flags", spec_from_flags),
     CLI_TEST("spec/python_package", spec_python_package),
     CLI_TEST("spec/flags_win_over_the_file", spec_flags_win_over_the_file),
@@ -890,6 +1026,7 @@ static const struct CMUnitTest tests[] = {
     CLI_TEST("spec/aliases_are_copies", spec_aliases_are_copies),
     CLI_TEST("job/names_in_both_forms", job_names_in_both_forms),
     CLI_TEST("job/picked_by_digits_or_name", job_picked_by_digits_or_name),
+    CLI_TEST("watch/shows_changes_only", watch_shows_changes_only),
     CLI_TEST("why/waiting_names_holders_and_remedy", why_waiting_names_holders_and_remedy),
     CLI_TEST("why/ended_says_how", why_ended_says_how),
     CLI_TEST("env/quoting_survives_the_shell", env_quoting_survives_the_shell),
