@@ -221,6 +221,7 @@ static void commands_wrong_use_is_2(void **state)
                         {"trainyard", "config", "set", "project", "a b"},
                         {"trainyard", "config", "set", "bogus", "a"},
                         {"trainyard", "config", "get"},
+                        {"trainyard", "completion", "fish"},
                         {"trainyard"}};
     int keep = dup(STDERR_FILENO), none = open("/dev/null", O_WRONLY);
     dup2(none, STDERR_FILENO);
@@ -957,6 +958,51 @@ static void output_text_shown(void **state)
 /* ---- the settings file ---- */
 
 /* "#name = value" lines of the file: all settings, nothing else, and they are the defaults. */
+/* What bash proposes for a line whose words are given; the last one is being written. */
+static const char *completed(const char *words)
+{
+    return shell("bash",
+                 ty_format(&arena,
+                           "source <('%s' --as-trainyard completion bash); COMP_WORDS=(%s); "
+                           "COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _trainyard; "
+                           "echo -n \" ${COMPREPLY[*]} \"",
+                           self_path, words));
+}
+
+static void completion_knows_every_command_and_flag(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < cli_command_count; i++) {
+        const struct cli_command *cmd = &cli_commands[i];
+        ty_str rest = ty_str_of(cmd->words), word;
+        const char *before = "trainyard";
+        bool more = true;
+        while (more) {
+            more = ty_str_split(&rest, ' ', &word);
+            assert_non_null(strstr(completed(ty_format(&arena, "%s ''", before)),
+                                   ty_format(&arena, " " TY_STR_FMT " ", TY_STR_ARG(word))));
+            before = ty_format(&arena, "%s " TY_STR_FMT, before, TY_STR_ARG(word));
+        }
+        const char *flags = completed(ty_format(&arena, "%s --", before));
+        for (const struct cli_flag *f = cmd->flags; f->name != NULL; f++)
+            assert_int_equal(strstr(flags, ty_format(&arena, " --%s%s ", f->name,
+                                                     f->kind == CLI_BOOL ? "" : "=")) != NULL,
+                             f->help[0] != '\0');
+    }
+}
+
+static void completion_narrows(void **state)
+{
+    (void)state;
+    assert_string_equal(completed("trainyard ai custom-jobs cr"), " create ");
+    assert_string_equal(completed("trainyard ai custom-jobs list --fo"), " --format= ");
+    assert_string_equal(completed("trainyard ai --project = p cus"), " custom-jobs ");
+    assert_string_equal(completed("trainyard ai custom-jobs describe 17 --reg"), " --region= ");
+    assert_string_equal(completed("trainyard ai custom-jobs list --format = js"), "  ");
+    assert_string_equal(completed("trainyard zzz ''"), "  ");
+    assert_string_equal(completed("trainyard ai ''"), " custom-jobs ");
+}
+
 static void settings_file_has_every_setting(void **state)
 {
     (void)state;
@@ -1037,6 +1083,8 @@ static const struct CMUnitTest tests[] = {
     CLI_TEST("output/bad_columns_are_named", output_bad_columns_are_named),
     CLI_TEST("output/table_is_safe_and_aligned", output_table_is_safe_and_aligned),
     CLI_TEST("output/text_shown", output_text_shown),
+    CLI_TEST("completion/knows_every_command_and_flag", completion_knows_every_command_and_flag),
+    CLI_TEST("completion/narrows", completion_narrows),
     CLI_TEST("settings/file_has_every_setting", settings_file_has_every_setting),
 };
 
