@@ -45,12 +45,10 @@ int cli_help_show(struct cli *c)
     return show(&b, stderr, CLI_USAGE);
 }
 
-/* Words that begin commands of ours but are none: "ai custom-jobs" (which --help explains),
- * "ai custom-jobs creat". */
+/* Words that begin commands of ours but are none: "ai custom-jobs", which --help explains. */
 static bool run_group(struct ty_arena *a, int argc, char **argv, int *ret_status)
 {
-    const char *names[32], *given = "";
-    size_t n = 0;
+    const char *given = "";
     bool help = false;
     struct ty_buf group;
     for (int i = 0; i < argc; i++) {
@@ -65,18 +63,7 @@ static bool run_group(struct ty_arena *a, int argc, char **argv, int *ret_status
         *ret_status = show(&group, help ? stdout : stderr, help ? CLI_OK : CLI_USAGE);
         return true;
     }
-    if (argc < 1 || strcmp(argv[0], "ai") != 0)
-        return false;
-    for (size_t i = 0; i < cli_command_count && n < TY_COUNT(names); i++)
-        if (ty_str_starts(ty_str_of(cli_commands[i].words), TY_STR("ai ")))
-            names[n++] = cli_commands[i].words;
-    const char *near = cli_nearest(ty_str_of(given), names, n);
-    fprintf(stderr, "ERROR: (trainyard) Invalid choice: '%s'.%s%s\nCommands are:\n", given,
-            near != NULL ? " Did you mean this? " : "", near != NULL ? near : "");
-    for (size_t i = 0; i < n; i++)
-        fprintf(stderr, "  trainyard %s\n", names[i]);
-    *ret_status = CLI_USAGE;
-    return true;
+    return false;
 }
 
 /* Become the next program of that name on PATH that is not this one. Returns if there is none. */
@@ -121,11 +108,32 @@ int cli_run_real(struct cli *c)
     return fail_as_shim(c->arena, c->program, c->argc, c->argv);
 }
 
+/* "ai custom-jobs creat", "confg list", "custom-jobs list", "describe": the command that was meant,
+ * perhaps, by all words that may belong to one. */
+static int fail_mistyped(struct ty_arena *a, int argc, char **argv)
+{
+    const char *given = "", *near = NULL;
+    struct ty_buf group;
+    for (int i = 0, count = 0; i < argc && count < 3 && near == NULL; i++) {
+        if (argv[i][0] == '-')
+            continue;
+        given = ty_format(a, "%s%s%s", given, count++ > 0 ? " " : "", argv[i]);
+        near = cli_command_near(a, ty_str_of(given));
+    }
+    fprintf(stderr, "ERROR: (trainyard) Invalid choice: '%s'.%s%s\n",
+            cli_text_for(a, STDERR_FILENO, given),
+            near != NULL ? " Did you mean this? trainyard " : "", near != NULL ? near : "");
+    ty_buf_init(&group, 1 << 16);
+    if (argc > 1 && cli_group_help(ty_str_of(argv[0]), &group))
+        return show(&group, stderr, CLI_USAGE);
+    fputs("'trainyard help' lists the commands.\n", stderr);
+    return CLI_USAGE;
+}
+
 /* Words that are no command. */
 static int run_unknown(struct cli *c, const char *name, int argc, char **argv)
 {
-    const char *names[32], *first = argc > 0 ? argv[0] : "";
-    size_t n = 0;
+    const char *first = argc > 0 ? argv[0] : "";
     int status;
     if (c->as_gcloud)
         return fail_as_shim(c->arena, name, argc, argv);
@@ -141,13 +149,7 @@ static int run_unknown(struct cli *c, const char *name, int argc, char **argv)
         cli_general_help(&b);
         return show(&b, stderr, CLI_USAGE);
     }
-    for (; n < cli_command_count && n < TY_COUNT(names); n++)
-        names[n] = cli_commands[n].words;
-    const char *near = cli_nearest(ty_str_of(first), names, n);
-    fprintf(stderr,
-            "ERROR: (trainyard) Invalid choice: '%s'.%s%s\n'trainyard help' lists the commands.\n",
-            first, near != NULL ? " Did you mean this? " : "", near != NULL ? near : "");
-    return CLI_USAGE;
+    return fail_mistyped(c->arena, argc, argv);
 }
 
 static int run_command(struct cli *c, int argc, char **argv)

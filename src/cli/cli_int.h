@@ -84,6 +84,9 @@ const struct cli_command *cli_command_named(ty_str words);
 const struct cli_flag *cli_flag_find(const struct cli_command *cmd, ty_str name);
 /* The name of the list that is nearest to `wrong`, or NULL if none is near. */
 const char *cli_nearest(ty_str wrong, const char *const *names, size_t count);
+/* The command that `given` may have meant: its words, or the last ones of them, are near; or NULL.
+ */
+const char *cli_command_near(struct ty_arena *a, ty_str given);
 void cli_command_help(const struct cli_command *cmd, struct ty_buf *b);
 void cli_general_help(struct ty_buf *b);
 /* The commands that begin with `words` and a space; false, and nothing added, if there are none. */

@@ -115,11 +115,47 @@ static ty_err positional_parse(struct ty_arena *a, const struct cli_command *cmd
     return TY_OK;
 }
 
+/* "--worker-pool-spec=machine-type=X, replica-count=1" is two words to a shell. The flag as it was
+ * meant, if argv[i] is the rest of such a one; else NULL. */
+static const char *flag_joined(struct ty_arena *a, const struct cli_args *args, int argc,
+                               char **argv, int i)
+{
+    struct ty_buf b;
+    const struct cli_value *last = NULL;
+    for (const struct cli_value *v = args->first; v != NULL; v = v->next)
+        last = v;
+    bool comma = last != NULL && last->flag->kind >= CLI_LIST && i > 0 && last->text.len > 0 &&
+                 last->text.ptr == argv[i - 1] + strlen(argv[i - 1]) - last->text.len;
+    if (!comma || (last->text.ptr[last->text.len - 1] != ',' && argv[i][0] != ','))
+        return NULL;
+    ty_buf_init(&b, 1 << 20);
+    ty_buf_adds(&b, last->text);
+    for (; i < argc && strncmp(argv[i], "--", 2) != 0; i++) {
+        if (b.ptr[b.len - 1] != ',' && argv[i][0] != ',')
+            break;
+        ty_buf_addz(&b, argv[i]);
+    }
+    struct ty_buf quoted;
+    ty_buf_init(&quoted, 4 << 20);
+    size_t plain = strspn(b.ptr, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                 "-_.,:=/@%+");
+    if (plain == b.len)
+        ty_buf_adds(&quoted, ty_buf_str(&b));
+    else
+        cli_shell_quote(&quoted, b.ptr);
+    const char *text =
+        ty_format(a, "--%s=" TY_STR_FMT, last->flag->name, TY_STR_ARG(ty_buf_str(&quoted)));
+    ty_buf_clear(&quoted);
+    ty_buf_clear(&b);
+    return text;
+}
+
 ty_err cli_args_parse(struct ty_arena *a, const struct cli_command *cmd, int argc, char **argv,
                       struct cli_args *ret_args)
 {
     struct cli_args args = {0};
     bool flags_over = false;
+    const char *joined;
     args.tail = &args.first;
     for (int i = 0; i < argc; i++) {
         ty_str word = ty_str_of(argv[i]);
@@ -133,6 +169,11 @@ ty_err cli_args_parse(struct ty_arena *a, const struct cli_command *cmd, int arg
                      TY_STR("true"));
         else if (!flags_over && word.len > 1 && word.ptr[0] == '-')
             err = ty_fail(TY_INVALID_ARGUMENT, "unrecognized arguments: %s", argv[i]);
+        else if (!flags_over && (joined = flag_joined(a, &args, argc, argv, i)) != NULL)
+            err = ty_fail(TY_INVALID_ARGUMENT,
+                          "unrecognized arguments: %s (the space before it ends the flag; without "
+                          "spaces it is: %s)",
+                          argv[i], joined);
         else
             err = positional_parse(a, cmd, argv[i], &args);
         if (err != TY_OK)

@@ -144,6 +144,36 @@ const char *cli_nearest(ty_str wrong, const char *const *names, size_t count)
     return best;
 }
 
+/* The last `count` words of `words`; NULL if it has fewer. */
+static const char *words_tail(const char *words, size_t count)
+{
+    const char *p = words + strlen(words);
+    for (; p > words; p--)
+        if (p[-1] == ' ' && --count == 0)
+            return p;
+    return count == 1 ? words : NULL;
+}
+
+const char *cli_command_near(struct ty_arena *a, ty_str given)
+{
+    const char **names = ty_new_array(a, const char *, cli_command_count);
+    size_t *at = ty_new_array(a, size_t, cli_command_count), n = 0, count = 1;
+    for (size_t i = 0; i < given.len; i++)
+        count += given.ptr[i] == ' ';
+    for (size_t i = 0; i < cli_command_count; i++) {
+        const char *tail = words_tail(cli_commands[i].words, count);
+        if (tail == NULL)
+            continue;
+        names[n] = tail;
+        at[n++] = i;
+    }
+    const char *near = cli_nearest(given, names, n);
+    for (size_t i = 0; i < n && near != NULL; i++)
+        if (names[i] == near)
+            return cli_commands[at[i]].words;
+    return NULL;
+}
+
 static void flag_help(const struct cli_flag *f, struct ty_buf *b)
 {
     char left[80];

@@ -110,6 +110,55 @@ static void flags_missing_and_bad_values(void **state)
     assert_str(args.positional, "--5");
 }
 
+static void flags_split_by_a_space_are_shown_joined(void **state)
+{
+    (void)state;
+    struct cli_args args;
+    static const struct {
+        const char *line, *joined;
+    } cases[] = {
+        {"--worker-pool-spec=machine-type=X," SEP "replica-count=1" SEP "--display-name=x",
+         " --worker-pool-spec=machine-type=X,replica-count=1)"},
+        {"--worker-pool-spec" SEP "machine-type=X," SEP "a=1," SEP "b=2",
+         " --worker-pool-spec=machine-type=X,a=1,b=2)"},
+        {"--args=a" SEP ",b c", " --args='a,b c')"},
+        {"--labels=a=1," SEP "b=2" SEP "extra", " --labels=a=1,b=2)"},
+    };
+    for (size_t i = 0; i < TY_COUNT(cases); i++) {
+        assert_err(TY_INVALID_ARGUMENT, parse(CREATE, cases[i].line, &args));
+        if (strstr(ty_err_message(), cases[i].joined) == NULL)
+            fail_msg("'%s' does not have '%s'", ty_err_message(), cases[i].joined);
+    }
+    const char *plain[] = {"--args=a" SEP "b", "--display-name=a," SEP "b",
+                           "--args=a," SEP "--quiet" SEP "b", "--args=a," SEP "--" SEP "b"};
+    for (size_t i = 0; i < TY_COUNT(plain); i++) {
+        assert_err(TY_INVALID_ARGUMENT, parse(CREATE, plain[i], &args));
+        assert_string_equal(ty_err_message(), "unrecognized arguments: b");
+    }
+}
+
+static void commands_mistyped_are_suggested(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {{"ai custom-jobs creat", CREATE},
+                                           {"ai custom-job list", LIST},
+                                           {"custom-jobs list", LIST},
+                                           {"describe", "ai custom-jobs describe"},
+                                           {"confg set", "config set"},
+                                           {"dctor", "doctor"},
+                                           {"bogus", NULL},
+                                           {"ai bogus", NULL},
+                                           {"ai models list", NULL},
+                                           {"", NULL},
+                                           {"a b c d e", NULL}};
+    for (size_t i = 0; i < TY_COUNT(cases); i++) {
+        const char *near = cli_command_near(&arena, ty_str_of(cases[i][0]));
+        if ((near == NULL) != (cases[i][1] == NULL) ||
+            (near != NULL && strcmp(near, cases[i][1]) != 0))
+            fail_msg("'%s': '%s'", cases[i][0], near != NULL ? near : "none");
+    }
+}
+
 static void flags_list_with_other_delimiter(void **state)
 {
     (void)state;
@@ -1049,12 +1098,14 @@ static const struct CMUnitTest tests[] = {
     CLI_TEST("flags/booleans_can_be_negated", flags_booleans_can_be_negated),
     CLI_TEST("flags/unknown_names_the_nearest", flags_unknown_names_the_nearest),
     CLI_TEST("flags/missing_and_bad_values", flags_missing_and_bad_values),
+    CLI_TEST("flags/split_by_a_space_are_shown_joined", flags_split_by_a_space_are_shown_joined),
     CLI_TEST("flags/list_with_other_delimiter", flags_list_with_other_delimiter),
     CLI_TEST("flags/dict_with_other_delimiter", flags_dict_with_other_delimiter),
     CLI_TEST("commands/are_found_with_flags_before_them",
              commands_are_found_with_flags_before_them),
     CLI_TEST("commands/help_and_parser_agree", commands_help_and_parser_agree),
     CLI_TEST("commands/are_all_in_the_general_help", commands_are_all_in_the_general_help),
+    CLI_TEST("commands/mistyped_are_suggested", commands_mistyped_are_suggested),
     CLI_TEST("commands/wrong_use_is_2", commands_wrong_use_is_2),
     CLI_TEST("commands/help_of_groups", commands_help_of_groups),
     CLI_TEST("commands/help_of_settings", commands_help_of_settings),

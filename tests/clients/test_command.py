@@ -241,7 +241,8 @@ def test_a_second_serve_says_where_the_first_is(shared_yard, tmp_path):
 @pytest.mark.parametrize("words, named", [
     (("serve", "--bogus"), "--bogus"), (("serve", "extra"), "extra"), (("serve", "--data"), "--data needs a value"),
     (("serve", "--format=json"), "--format"), (("launch",), "internal"), (("ai", "custom-jobs"), "stream-logs"),
-    (("env", "--project=p"), "--project"),
+    (("env", "--project=p"), "--project"), (("custom-jobs", "lst"), "Did you mean this? trainyard ai custom-jobs list"),
+    ((*CREATE, "--worker-pool-spec=machine-type=X,", "replica-count=1"), "--worker-pool-spec=machine-type=X,replica-count=1"),
 ], ids=lambda value: " ".join(value) if isinstance(value, tuple) else "")
 def test_wrong_use_names_what_is_wrong(run, words, named):
     result = run(*words, expect=2)
