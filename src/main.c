@@ -4,6 +4,7 @@
 #include "base/base.h"
 #include "cli/cli.h"
 #include "exec/exec.h"
+#include "python/python.h"
 #include "server/server.h"
 
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2 };
@@ -69,11 +70,64 @@ static int command_launch(int argc, char **argv)
     return EXIT_USAGE;
 }
 
+/* "file:///x" and "/x" as a path; anything else as it is: opening it says what is wrong. */
+static const char *package_path(struct ty_arena *a, const char *uri)
+{
+    const char *path = python_package_path(a, ty_str_of(uri));
+    return path ? path : uri;
+}
+
+/* A conductor runs this before the replicas of a job with Python packages: each --pool begins
+ * another one, what follows belongs to it. */
+static int command_prepare(int argc, char **argv)
+{
+    struct ty_arena a = {0};
+    struct python_setup setup = {.data_dir = "", .python = "python3", .wheel_folder = ""};
+    struct python_pool *pools = ty_new_array(&a, struct python_pool, (size_t)argc + 1), *p = pools;
+    const char *into = "", *value;
+    size_t count = 0;
+    for (int i = 0; i < argc; i++) {
+        if ((value = option_value(argc, argv, &i, "--data")))
+            setup.data_dir = value;
+        else if ((value = option_value(argc, argv, &i, "--into")))
+            into = value;
+        else if ((value = option_value(argc, argv, &i, "--python")))
+            setup.python = value;
+        else if ((value = option_value(argc, argv, &i, "--wheels")))
+            setup.wheel_folder = value;
+        else if ((value = option_value(argc, argv, &i, "--offline")))
+            setup.offline = strcmp(value, "1") == 0;
+        else if ((value = option_value(argc, argv, &i, "--pool"))) {
+            p = &pools[count++];
+            *p = (struct python_pool){.pool = value[0] - '0',
+                                      .packages = ty_new_array(&a, const char *, (size_t)argc)};
+        } else if ((value = option_value(argc, argv, &i, "--image")))
+            p->image = value;
+        else if ((value = option_value(argc, argv, &i, "--module")))
+            p->module = value;
+        else if ((value = option_value(argc, argv, &i, "--package")) && count)
+            p->packages[p->package_count++] = package_path(&a, value);
+        else
+            return EXIT_USAGE;
+    }
+    ty_seam_role("prepare");
+    dup2(STDOUT_FILENO, STDERR_FILENO); /* one stream: pip's words stay in order */
+    unsetenv("PYTHONPATH");             /* what points clients here is for the replicas */
+    ty_err err = python_prepare(&setup, into, pools, count);
+    if (err != TY_OK)
+        printf("%s\n", ty_err_message());
+    fflush(stdout);
+    ty_arena_clear(&a);
+    return err == TY_OK ? 0 : EXIT_FAILED;
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "serve") == 0)
         return command_serve(argc - 2, argv + 2);
     if (argc > 1 && strcmp(argv[1], "launch") == 0)
         return command_launch(argc - 2, argv + 2);
+    if (argc > 1 && strcmp(argv[1], "prepare") == 0)
+        return command_prepare(argc - 2, argv + 2);
     return cli_main(argc, argv);
 }

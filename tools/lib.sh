@@ -39,13 +39,13 @@ need_packages() {
 
 # build_in DIR TARGET... -- SETUP-OPTION...: configure once, then build quietly; the log is shown if it fails.
 # The options are kept beside the build, so that a change of them configures anew; so does cmocka's arrival (./check
-# after ./demo), without which there are no test programs.
+# after ./demo), without which there are no test programs, and a new module (meson keeps an option's first value).
 build_in() {
     local dir=$1 targets=() log options; shift
     while [ $# -gt 0 ] && [ "$1" != -- ]; do targets+=("$1"); shift; done
     [ $# -eq 0 ] || shift
     mkdir -p "$dir"; log=$dir/build.log
-    options="CC=${CC:-} cmocka=$(pkg-config --modversion cmocka 2>/dev/null) $*"
+    options="CC=${CC:-} cmocka=$(pkg-config --modversion cmocka 2>/dev/null) modules=$(cksum <meson_options.txt) $*"
     if [ ! -e "$dir/build.ninja" ] || [ "$(cat "$dir/setup.options" 2>/dev/null)" != "$options" ]; then
         rm -rf "$dir/meson-private" "$dir/meson-info" "$dir/build.ninja"
         meson setup "$dir" "$@" >"$log" 2>&1 || { tail -n 40 "$log" >&2; return 1; }

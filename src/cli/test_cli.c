@@ -1076,11 +1076,11 @@ static void settings_file_has_every_setting(void **state)
 #define SETTING_INT(name, def, min, max, doc)                                                      \
     settings++;                                                                                    \
     assert_int_equal(read.name, defaults.name);                                                    \
-    assert_non_null(strstr(ty_format(&arena, "\n%s", set.ptr), "\n" #name " = "));
+    assert_non_null(strstr(ty_format(&arena, "\n%s", set.ptr), "\n" #name " ="));
 #define SETTING_STR(name, def, doc)                                                                \
     settings++;                                                                                    \
     assert_string_equal(read.name, defaults.name);                                                 \
-    assert_non_null(strstr(ty_format(&arena, "\n%s", set.ptr), "\n" #name " = "));
+    assert_non_null(strstr(ty_format(&arena, "\n%s", set.ptr), "\n" #name " ="));
 #include "base/config.def"
 #undef SETTING_INT
 #undef SETTING_STR

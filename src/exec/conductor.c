@@ -14,6 +14,9 @@
  *               that something ran
  * And of the end: all descendants gone, log synced, end record synced, peers told.
  *
+ * A plan may have a preparation: a process that runs alone, under all the rules of a replica, and
+ * whose good end starts the replicas. While it runs, `replicas` holds it and nothing else.
+ *
  * "running" is not synced: after a power loss the attempt is lost with or without it. */
 #include "exec/exec_int.h"
 
@@ -62,8 +65,8 @@ static void decide(struct conductor *c, const char *outcome, ty_err code, bool r
 static void decide_start_failed(struct conductor *c, const struct exec_replica *r, const char *why,
                                 ty_err code, bool retry)
 {
-    ty_buf_addf(&c->message, "The replica workerpool%d-%d could not be started: %.2000s.", r->pool,
-                r->index, why);
+    char name[REPLICA_NAME_BYTES];
+    ty_buf_addf(&c->message, "%s could not be started: %.2000s.", replica_name(r, name), why);
     decide(c, "failed", code, retry && !c->plan.disable_retries, 0);
 }
 
@@ -105,12 +108,13 @@ static bool start_replica(struct conductor *c, struct replica *r)
     return true;
 }
 
-static void start_all(struct conductor *c)
+static void start_list(struct conductor *c, const struct exec_replica *plans, size_t count)
 {
-    c->replicas = ty_new_array(&c->arena, struct replica, c->plan.replica_count);
-    for (size_t i = 0; i < c->plan.replica_count; i++) {
+    c->replicas = ty_new_array(&c->arena, struct replica, count);
+    c->replica_count = 0;
+    for (size_t i = 0; i < count; i++) {
         struct replica *r = &c->replicas[i];
-        r->plan = &c->plan.replicas[i];
+        r->plan = &plans[i];
         r->process.fd = r->status.fd = -1;
         for (int k = 0; k < STREAM_COUNT; k++)
             r->streams[k].source.fd = -1;
@@ -118,6 +122,11 @@ static void start_all(struct conductor *c)
         if (!start_replica(c, r))
             return;
     }
+}
+
+static void start_all(struct conductor *c)
+{
+    start_list(c, c->plan.replicas, c->plan.replica_count);
 }
 
 /* A command that is gone, or init, without ever having started. */
@@ -207,12 +216,40 @@ static void judge(struct conductor *c, struct replica *r)
     }
 }
 
+/* The preparation has ended by itself: the replicas' turn, or the end. What it printed is the
+ * reason, and its package stays what it is, so there is no retry; a signal comes from outside. */
+static void judge_preparation(struct conductor *c)
+{
+    struct replica *r = &c->replicas[0];
+    if (r->state == REPLICA_GONE)
+        output_drain(c, r);
+    if (r->state != REPLICA_GONE || !output_drained(r) || r->judged || c->outcome)
+        return;
+    r->judged = true;
+    bool by_signal = WIFSIGNALED(r->wait_status);
+    if (!r->started) {
+        judge_unstarted(c, r);
+    } else if (r->wait_status == 0) {
+        c->preparing = false;
+        start_all(c);
+    } else {
+        if (by_signal)
+            ty_buf_addf(&c->message, "Preparing the package was ended by signal %d.",
+                        WTERMSIG(r->wait_status));
+        else
+            ty_buf_addz(&c->message, "The package could not be prepared.");
+        add_last_lines(c, r->plan);
+        decide(c, "failed", by_signal ? TY_INTERNAL : TY_INVALID_ARGUMENT,
+               by_signal && !c->plan.disable_retries, c->plan.grace_ms);
+    }
+}
+
 /* ---- the round ---- */
 
 /* Its descendants may still be there, but nothing can change the outcome any more. */
 static bool chief_succeeded(const struct conductor *c)
 {
-    if (c->replica_count == 0)
+    if (c->replica_count == 0 || c->preparing)
         return false;
     const struct replica *chief = &c->replicas[0];
     return chief->started && chief->exited && chief->wait_status == 0;
@@ -223,7 +260,7 @@ static void note_running(struct conductor *c)
     size_t started = 0;
     for (size_t i = 0; i < c->replica_count; i++)
         started += c->replicas[i].started;
-    if (c->running || c->outcome || started < c->plan.replica_count)
+    if (c->running || c->preparing || c->outcome || started < c->plan.replica_count)
         return;
     c->running = true;
     c->running_ms = ty_boot_ms();
@@ -240,7 +277,8 @@ static void judge_ends(struct conductor *c)
         struct replica *r = &c->replicas[i];
         if (r->state == REPLICA_GONE)
             output_drain(c, r);
-        if (r->state == REPLICA_GONE && !r->judged && !c->outcome && (c->running || !r->started))
+        bool counts = !c->preparing && (c->running || !r->started);
+        if (r->state == REPLICA_GONE && !r->judged && !c->outcome && counts)
             judge(c, r);
     }
 }
@@ -251,10 +289,10 @@ static void kill_the_rest(struct conductor *c)
     c->kill_ms = INT64_MAX;
     for (size_t i = 0; i < c->replica_count; i++) {
         struct replica *r = &c->replicas[i];
+        char name[REPLICA_NAME_BYTES];
         if (r->state != REPLICA_GONE)
-            output_say(
-                c, "The replica workerpool%d-%d did not stop within %.1f seconds: it is killed.",
-                r->plan->pool, r->plan->index, (double)c->plan.grace_ms / 1000);
+            output_say(c, "%s did not stop within %.1f seconds: it is killed.",
+                       replica_name(r->plan, name), (double)c->plan.grace_ms / 1000);
         replica_signal(r, &c->setup, SIGKILL);
     }
 }
@@ -311,6 +349,8 @@ static bool all_gone(struct conductor *c, int64_t now)
 static bool conductor_tick(struct conductor *c)
 {
     int64_t now = ty_boot_ms();
+    if (c->preparing && c->replica_count > 0)
+        judge_preparation(c);
     note_running(c);
     judge_ends(c);
     check_deadlines(c, now);
@@ -434,6 +474,16 @@ static ty_err conductor_begin(struct conductor *c, const char *data_dir)
     return err;
 }
 
+/* The record is for the scheduler, which does not wait for us with other starts; not synced. */
+static void start_preparation(struct conductor *c)
+{
+    c->preparing = true;
+    if (journal_add(&c->journal, "preparing", (ty_str){0}) != TY_OK)
+        log_warn("conductor.journal", "job=%" PRId64 " error='%s'", c->job_id, ty_err_message());
+    peers_tell(c, 'j');
+    start_list(c, c->plan.prepare, 1);
+}
+
 /* Read the plan, open the log, start everybody. */
 static void conductor_start(struct conductor *c)
 {
@@ -453,7 +503,10 @@ static void conductor_start(struct conductor *c)
         struct rlimit most = {c->setup.files.rlim_max, c->setup.files.rlim_max};
         setrlimit(RLIMIT_NOFILE, &most); /* four descriptors a replica */
     }
-    start_all(c);
+    if (c->plan.prepare)
+        start_preparation(c);
+    else
+        start_all(c);
 }
 
 static void add_end_fields(const struct conductor *c, struct ty_buf *b)

@@ -7,7 +7,8 @@
  *             "fenced": who creates it decides
  *   log       all replicas' lines (joblog.h)
  *   ctl       Unix socket of the conductor, for a server that comes back
- *   0-0/ ...  each replica's working folder
+ *   0-0/ ...  each replica's working folder; "prepare/" is the preparation's
+ *   python-0  link to the Python environment of pool 0, which the preparation makes (python.h)
  *
  * Where to start: exec_plan_build, exec_launch, exec_attempt_look; conductor.c for the other side.
  * Who frees: plans are in an arena; fds are the caller's.
@@ -38,6 +39,8 @@ struct exec_plan {
     int64_t log_limit_bytes, log_line_bytes, log_floor_ns;
     bool disable_retries;
     bool restart_job_on_worker_restart;
+    struct exec_replica *prepare;  /* NULL: none. Pool and index -1. Runs alone, before the others:
+                                      they start when it has exited with 0 */
     struct exec_replica *replicas; /* chief first */
     size_t replica_count;
 };
@@ -104,6 +107,7 @@ enum exec_phase {
 struct exec_look {
     enum exec_phase phase;
     int64_t begin_ns, running_ns, end_ns; /* 0: not there yet */
+    int64_t preparing_ns;                 /* when the preparation began; 0: there is none */
     int64_t ran_ms;                       /* by CLOCK_BOOTTIME, at the end */
     int restarts;                         /* replicas restarted in place */
     ty_str outcome;                       /* at the end: succeeded, failed, cancelled, timeout */

@@ -125,6 +125,9 @@ struct replica_setup {
     int attempt;
     struct rlimit files; /* the limit the command gets */
 };
+/* "The replica workerpool0-0" or "The preparation"; returns `out`. */
+enum { REPLICA_NAME_BYTES = 64 };
+const char *replica_name(const struct exec_replica *plan, char out[REPLICA_NAME_BYTES]);
 /* Make its processes and pipes. It reports through `status`. */
 TY_NODISCARD ty_err replica_start(struct replica *r, const struct replica_setup *setup);
 /* Read what its status pipe has; sets state, exited, wait_status, start_errno. */
@@ -156,6 +159,7 @@ struct conductor {
     struct replica_setup setup;
     struct replica *replicas;
     size_t replica_count; /* started ones */
+    bool preparing;       /* `replicas` is the preparation, alone */
 
     /* who is told, and who may cancel (peers.c) */
     struct source listener;

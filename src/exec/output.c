@@ -32,13 +32,14 @@ void output_say(struct conductor *c, const char *fmt, ...)
 static void add_line(struct conductor *c, const struct stream *s, bool continues, ty_str text)
 {
     struct replica *r = s->source.replica;
+    char name[REPLICA_NAME_BYTES];
     int64_t size = (int64_t)text.len + 1;
     if (!r->log_over && r->log_bytes + size > c->plan.log_limit_bytes) {
         r->log_over = true;
         output_say(c,
-                   "The replica workerpool%d-%d has written %" PRId64
+                   "%s has written %" PRId64
                    " bytes, its limit: what it writes from here on is dropped (log_limit_bytes).",
-                   r->plan->pool, r->plan->index, r->log_bytes);
+                   replica_name(r->plan, name), r->log_bytes);
     }
     if (r->log_over) {
         r->dropped_bytes += size;
@@ -134,13 +135,14 @@ void output_finish(struct conductor *c)
     if (c->log_finished)
         return;
     c->log_finished = true;
+    char name[REPLICA_NAME_BYTES];
     for (size_t i = 0; i < c->replica_count; i++) {
         const struct replica *r = &c->replicas[i];
         if (r->dropped_lines > 0)
             output_say(c,
-                       "The replica workerpool%d-%d wrote %" PRId64 " lines (%" PRId64
+                       "%s wrote %" PRId64 " lines (%" PRId64
                        " bytes) past its limit; they were dropped.",
-                       r->plan->pool, r->plan->index, r->dropped_lines, r->dropped_bytes);
+                       replica_name(r->plan, name), r->dropped_lines, r->dropped_bytes);
     }
     output_flush(c);
 }

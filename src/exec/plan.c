@@ -5,6 +5,10 @@
  * and of the frameworks, the user's. TRAINYARD_ATTEMPT and TRAINYARD_REPLICA are the marks by which
  * sweep.c finds processes, so a user's value for them is ignored.
  *
+ * A pool with a Python package runs the interpreter of the environment that `trainyard prepare`
+ * makes and links into the attempt's folder before any replica starts (python.h): its path is known
+ * here, although what is in the package is not.
+ *
  * Replicas talk to each other over 127.0.0.1, one port each. */
 #include "exec/exec_int.h"
 
@@ -176,17 +180,39 @@ static struct env env_base(struct ty_arena *a, const struct exec_job *job)
     return e;
 }
 
-static ty_err env_add_user(struct env *e, const json_t *container, int pool)
+/* The pool's task: its containerSpec or pythonPackageSpec. */
+static const json_t *pool_task(const json_t *pool, const char **ret_name)
 {
-    const json_t *list = json_object_get(container, "env");
+    const json_t *container = json_object_get(pool, "containerSpec");
+    *ret_name = container ? "containerSpec" : "pythonPackageSpec";
+    return container ? container : json_object_get(pool, "pythonPackageSpec");
+}
+
+static char *python_folder(struct ty_arena *a, const struct exec_job *job, int pool)
+{
+    return ty_format(a, "%s/python-%d", exec_attempt_path(a, job->data_dir, job->id, job->attempt),
+                     pool);
+}
+
+/* As `activate` does it: programs that a trainer starts by name come from its environment. */
+static void env_add_python(struct env *e, const char *folder)
+{
+    const char *path = getenv("PATH");
+    env_put(e, ty_format(e->a, "VIRTUAL_ENV=%s", folder));
+    env_put(e, ty_format(e->a, "PATH=%s/bin:%s", folder, path ? path : "/usr/bin:/bin"));
+}
+
+static ty_err env_add_user(struct env *e, const json_t *pool_spec, int pool)
+{
+    const char *task_name;
+    const json_t *list = json_object_get(pool_task(pool_spec, &task_name), "env");
     for (size_t i = 0; i < json_array_size(list); i++) {
         ty_str name = wire_json_get_str(json_array_get(list, i), "name");
         ty_str value = wire_json_get_str(json_array_get(list, i), "value");
         if (name.len == 0 || memchr(name.ptr, '=', name.len))
             return ty_fail(TY_INVALID_ARGUMENT,
-                           "workerPoolSpecs[%d].containerSpec.env[%zu].name: must not be empty or "
-                           "contain '='",
-                           pool, i);
+                           "workerPoolSpecs[%d].%s.env[%zu].name: must not be empty or contain '='",
+                           pool, task_name, i);
         if (ty_str_is(name, "TRAINYARD_ATTEMPT") || ty_str_is(name, "TRAINYARD_REPLICA"))
             continue;
         env_put(e, ty_format(e->a, TY_STR_FMT "=" TY_STR_FMT, TY_STR_ARG(name), TY_STR_ARG(value)));
@@ -251,6 +277,28 @@ static char *cluster_variable(struct ty_arena *a, const char *name, const char *
 
 /* ---- replicas ---- */
 
+/* PYTHON -m MODULE ARGS */
+static ty_err build_python_argv(struct ty_arena *a, const struct exec_job *job,
+                                const json_t *package, int pool, char ***ret_argv)
+{
+    const json_t *args = json_object_get(package, "args");
+    size_t count = json_array_size(args);
+    char **argv = ty_new_array(a, char *, count + 4);
+    argv[0] = ty_format(a, "%s/bin/python", python_folder(a, job, pool));
+    argv[1] = ty_cstr(a, TY_STR("-m"));
+    argv[2] = ty_cstr(a, wire_json_get_str(package, "pythonModule"));
+    for (size_t i = 0; i < count; i++) {
+        argv[3 + i] = ty_cstr(a, ty_str_of(json_string_value(json_array_get(args, i))));
+        if (strlen(argv[3 + i]) > PLAN_STRING_BYTES)
+            return ty_fail(
+                TY_INVALID_ARGUMENT,
+                "workerPoolSpecs[%d].pythonPackageSpec: argument %zu is longer than %d bytes", pool,
+                i, PLAN_STRING_BYTES);
+    }
+    *ret_argv = argv;
+    return TY_OK;
+}
+
 static ty_err build_argv(struct ty_arena *a, const json_t *container, int pool, char ***ret_argv)
 {
     const json_t *command = json_object_get(container, "command");
@@ -293,11 +341,15 @@ static ty_err place_replicas(struct ty_arena *a, const struct exec_job *job, str
                        "workerPoolSpecs[0].replicaCount: the first pool must have one replica");
     plan->replicas = ty_new_array(a, struct exec_replica, (size_t)count);
     for (int pool = 0; pool < (int)json_array_size(pools); pool++) {
-        const json_t *container =
-            json_object_get(json_array_get(pools, (size_t)pool), "containerSpec");
-        int64_t replicas = pool_replicas(json_array_get(pools, (size_t)pool));
+        const json_t *pool_spec = json_array_get(pools, (size_t)pool);
+        const json_t *package = json_object_get(pool_spec, "pythonPackageSpec");
+        int64_t replicas = pool_replicas(pool_spec);
         char **argv = NULL;
-        ty_err err = replicas ? build_argv(a, container, pool, &argv) : TY_OK;
+        ty_err err = TY_OK;
+        if (replicas && package)
+            err = build_python_argv(a, job, package, pool, &argv);
+        else if (replicas)
+            err = build_argv(a, json_object_get(pool_spec, "containerSpec"), pool, &argv);
         if (err)
             return err;
         for (int index = 0; index < replicas; index++) {
@@ -330,7 +382,9 @@ static ty_err build_env(struct ty_arena *a, const struct exec_job *job, struct e
                                          r->index, spec));
         env_put(&e, ty_format(a, "RANK=%zu", i));
         const json_t *pool = json_array_get(pools_of(job->spec), (size_t)r->pool);
-        ty_err err = env_add_user(&e, json_object_get(pool, "containerSpec"), r->pool);
+        if (json_object_get(pool, "pythonPackageSpec"))
+            env_add_python(&e, python_folder(a, job, r->pool));
+        ty_err err = env_add_user(&e, pool, r->pool);
         if (err)
             return err;
         for (size_t n = 0; n < e.count; n++)
@@ -341,6 +395,62 @@ static ty_err build_env(struct ty_arena *a, const struct exec_job *job, struct e
         r->env = e.list;
     }
     return TY_OK;
+}
+
+/* ---- the preparation ---- */
+
+struct words {
+    struct ty_arena *a;
+    char **list;
+    size_t count;
+};
+
+static void words_add(struct words *w, const char *name, ty_str value)
+{
+    w->list[w->count++] = ty_format(w->a, "--%s=" TY_STR_FMT, name, TY_STR_ARG(value));
+}
+
+static void words_add_pool(struct words *w, const json_t *package, int pool)
+{
+    const json_t *uris = json_object_get(package, "packageUris");
+    words_add(w, "pool", ty_str_of(ty_format(w->a, "%d", pool)));
+    words_add(w, "image", wire_json_get_str(package, "executorImageUri"));
+    words_add(w, "module", wire_json_get_str(package, "pythonModule"));
+    for (size_t i = 0; i < json_array_size(uris); i++)
+        words_add(w, "package", ty_str_of(json_string_value(json_array_get(uris, i))));
+}
+
+/* `trainyard prepare` for the pools with Python packages; none: no preparation. */
+static void build_prepare(struct ty_arena *a, const struct ty_config *config,
+                          const struct exec_job *job, struct exec_plan *plan)
+{
+    const json_t *pools = pools_of(job->spec);
+    size_t most = 16, packages = 0;
+    for (size_t i = 0; i < json_array_size(pools); i++) {
+        const json_t *package = json_object_get(json_array_get(pools, i), "pythonPackageSpec");
+        packages += package != NULL;
+        most += 3 + json_array_size(json_object_get(package, "packageUris"));
+    }
+    if (packages == 0)
+        return;
+    struct words w = {.a = a, .list = ty_new_array(a, char *, most)};
+    w.list[w.count++] = ty_cstr(a, TY_STR("/proc/self/exe"));
+    w.list[w.count++] = ty_cstr(a, TY_STR("prepare"));
+    words_add(&w, "data", ty_str_of(job->data_dir));
+    words_add(&w, "into", ty_str_of(exec_attempt_path(a, job->data_dir, job->id, job->attempt)));
+    words_add(&w, "python", ty_str_of(config->python));
+    words_add(&w, "wheels", ty_str_of(config->wheel_folder));
+    words_add(&w, "offline", ty_str_of(config->runtimes_offline ? "1" : "0"));
+    for (size_t i = 0; i < json_array_size(pools); i++) {
+        const json_t *pool = json_array_get(pools, i);
+        const json_t *package = json_object_get(pool, "pythonPackageSpec");
+        if (package && pool_replicas(pool) > 0)
+            words_add_pool(&w, package, (int)i);
+    }
+    struct env e = env_base(a, job);
+    env_put(&e, ty_format(a, "TRAINYARD_REPLICA=-1--1"));
+    plan->prepare = ty_new(a, struct exec_replica);
+    *plan->prepare = (struct exec_replica){.pool = -1, .index = -1, .argv = w.list, .env = e.list};
 }
 
 ty_err exec_plan_build(struct ty_arena *a, const struct ty_config *config,
@@ -364,6 +474,7 @@ ty_err exec_plan_build(struct ty_arena *a, const struct ty_config *config,
         err = build_env(a, job, &plan);
     if (err)
         return err;
+    build_prepare(a, config, job, &plan);
     *ret_plan = plan;
     return TY_OK;
 }

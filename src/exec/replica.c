@@ -268,10 +268,20 @@ static _Noreturn void init_main(struct init *in)
 
 /* ---- the conductor's side ---- */
 
+const char *replica_name(const struct exec_replica *plan, char out[REPLICA_NAME_BYTES])
+{
+    if (plan->pool < 0)
+        snprintf(out, REPLICA_NAME_BYTES, "The preparation");
+    else
+        snprintf(out, REPLICA_NAME_BYTES, "The replica workerpool%d-%d", plan->pool, plan->index);
+    return out;
+}
+
 static ty_err open_folder(const struct exec_replica *plan, int dirfd, int *ret_fd)
 {
-    char name[32];
-    snprintf(name, sizeof name, "%d-%d", plan->pool, plan->index);
+    char name[32] = "prepare";
+    if (plan->pool >= 0)
+        snprintf(name, sizeof name, "%d-%d", plan->pool, plan->index);
     if (mkdirat(dirfd, name, 0777) != 0 && errno != EEXIST)
         return ty_fail_errno(errno, "cannot make the folder '%s'", name);
     int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);

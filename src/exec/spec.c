@@ -1,6 +1,7 @@
 /* spec.c -- the plan as the file `spec`: how the server's decisions reach the conductor.
  *
  *   {"format":1, "timeoutMs":…, …, "env":[…],
+ *    "prepare":{"argv":[…], "env":[…]},
  *    "replicas":[{"pool":0, "index":0, "port":…, "argv":[…], "env":[…]}]}
  *
  * Most of the environment is the same for all replicas, so what their lists begin with in common is
@@ -53,6 +54,13 @@ static void add_plan(struct ty_buf *b, const struct exec_plan *plan)
                 plan->disable_retries ? "true" : "false",
                 plan->restart_job_on_worker_restart ? "true" : "false");
     add_strings(b, "env", plan->replicas[0].env, common);
+    if (plan->prepare) {
+        ty_buf_addz(b, ",\n\"prepare\":{");
+        add_strings(b, "argv", plan->prepare->argv, SIZE_MAX);
+        ty_buf_addc(b, ',');
+        add_strings(b, "env", plan->prepare->env, SIZE_MAX);
+        ty_buf_addc(b, '}');
+    }
     ty_buf_addz(b, ",\n\"replicas\":[");
     for (size_t i = 0; i < plan->replica_count; i++) {
         const struct exec_replica *r = &plan->replicas[i];
@@ -109,6 +117,17 @@ static char **get_strings(struct ty_arena *a, const json_t *first, const json_t 
     return out;
 }
 
+static ty_err get_prepare(struct ty_arena *a, const json_t *from, struct exec_plan *plan)
+{
+    if (!from)
+        return TY_OK;
+    struct exec_replica *r = plan->prepare = ty_new(a, struct exec_replica);
+    r->pool = r->index = -1;
+    r->argv = get_strings(a, NULL, json_object_get(from, "argv"));
+    r->env = get_strings(a, NULL, json_object_get(from, "env"));
+    return r->argv[0] ? TY_OK : ty_fail(TY_DATA_LOSS, "'spec': the preparation has no command");
+}
+
 static ty_err get_plan(struct ty_arena *a, const json_t *root, struct exec_plan *plan)
 {
     if (get_int(root, "format") != SPEC_FORMAT)
@@ -140,7 +159,7 @@ static ty_err get_plan(struct ty_arena *a, const json_t *root, struct exec_plan 
     }
     if (plan->replica_count == 0 || plan->log_line_bytes < 1)
         return ty_fail(TY_DATA_LOSS, "'spec' has no replicas or no log limits");
-    return TY_OK;
+    return get_prepare(a, json_object_get(root, "prepare"), plan);
 }
 
 ty_err spec_read(struct ty_arena *a, int dirfd, struct exec_plan *ret_plan)

@@ -228,6 +228,99 @@ static void failure_has_the_last_lines(void **state)
     yard_close(&y);
 }
 
+/* ---- the preparation ---- */
+
+static void add_preparation(struct yard *y, char *script)
+{
+    static char *argv[] = {"/bin/sh", "-c", NULL, NULL};
+    argv[2] = script;
+    y->plan.prepare = ty_new(&y->arena, struct exec_replica);
+    *y->plan.prepare = (struct exec_replica){
+        .pool = -1, .index = -1, .argv = argv, .env = y->plan.replicas[0].env};
+}
+
+static void preparation_comes_first(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    yard_plan(&y, "test -e ../made && echo chief saw it", 1, "sleep 1000");
+    add_preparation(&y, "echo making; sleep 0.2; touch ../made; printf 'no newline'");
+    yard_launch(&y);
+    struct exec_look look = yard_wait(&y);
+    assert_outcome(look, "succeeded", TY_OK, false);
+    assert_int_equal(log_count(&y, " - o making\n"), 1); /* a line of the service's */
+    assert_int_equal(log_count(&y, " - o no newline\n"), 1);
+    assert_int_equal(log_count(&y, " 0-0 o chief saw it\n"), 1);
+    assert_int_equal(yard_processes(&y), 0);
+    yard_close(&y);
+}
+
+static void preparation_that_fails_is_the_end(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    yard_plan(&y, "echo never", 1, "echo never");
+    add_preparation(&y, "echo one; echo the reason >&2; exit 11"); /* no status is transient here */
+    yard_launch(&y);
+    struct exec_look look = yard_wait(&y);
+    assert_outcome(look, "failed", TY_INVALID_ARGUMENT, false);
+    assert_message(look, "The package could not be prepared. Its last lines:\none\nthe reason");
+    assert_int_equal(look.running_ns, 0);
+    assert_int_equal(log_count(&y, "never"), 0);
+    yard_close(&y);
+}
+
+static void preparation_that_is_killed_is_retried(void **state)
+{
+    (void)state;
+    for (int retries = 0; retries < 2; retries++) {
+        struct yard y;
+        yard_open(&y);
+        yard_plan(&y, "echo never", 0, NULL);
+        y.plan.disable_retries = retries == 0;
+        add_preparation(&y, "kill -9 $$");
+        yard_launch(&y);
+        struct exec_look look = yard_wait(&y);
+        assert_outcome(look, "failed", TY_INTERNAL, retries == 1);
+        assert_message(look, "was ended by signal 9");
+        yard_close(&y);
+    }
+}
+
+static void preparation_that_cannot_start(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    yard_plan(&y, "echo never", 0, NULL);
+    add_preparation(&y, "true");
+    y.plan.prepare->argv = (char *[]){"/no/such/program", NULL};
+    yard_launch(&y);
+    struct exec_look look = yard_wait(&y);
+    assert_outcome(look, "failed", TY_INVALID_ARGUMENT, false);
+    assert_message(look, "The preparation could not be started: '/no/such/program'");
+    yard_close(&y);
+}
+
+static void preparation_is_cancelled(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    yard_plan(&y, "echo never", 0, NULL);
+    y.plan.grace_ms = 200;
+    add_preparation(&y, "(trap '' TERM; echo up; while :; do sleep 0.02; done) & wait");
+    yard_launch(&y);
+    wait_log(&y, " - o up\n");
+    assert_ok(exec_attempt_cancel(y.fd));
+    assert_outcome(yard_wait(&y), "cancelled", TY_CANCELLED, false);
+    assert_int_equal(log_count(&y, "never"), 0);
+    assert_int_equal(yard_processes(&y), 0);
+    yard_close(&y);
+}
+
 static void start_is_all_or_none(void **state)
 {
     (void)state;
@@ -706,6 +799,11 @@ static const struct CMUnitTest tests[] = {
     TEST("run/chief_ends_the_job", chief_ends_the_job),
     TEST("run/worker_may_end_first", worker_may_end_first),
     TEST("run/failure_has_the_last_lines", failure_has_the_last_lines),
+    TEST("prepare/comes_first", preparation_comes_first),
+    TEST("prepare/failure_is_the_end", preparation_that_fails_is_the_end),
+    TEST("prepare/killed_is_retried", preparation_that_is_killed_is_retried),
+    TEST("prepare/cannot_start", preparation_that_cannot_start),
+    TEST("prepare/is_cancelled", preparation_is_cancelled),
     TEST("run/start_is_all_or_none", start_is_all_or_none),
     TEST("run/restart_in_place", restart_in_place),
     TEST("run/restarts_have_a_limit", restarts_have_a_limit),

@@ -414,7 +414,48 @@ static void rules_words(void **state)
     {                                                                                              \
         .name = (name_), .test_func = (fn_), .teardown_func = clear_arena                          \
     }
+static void python_packages_are_prepared(void **state)
+{
+    (void)state;
+    struct exec_plan plan;
+    assert_ok(build(
+        "{\"workerPoolSpecs\":[{\"replicaCount\":\"1\"," HOST(
+            "\"a\"") "},"
+                     "{\"replicaCount\":\"2\",\"pythonPackageSpec\":{\"executorImageUri\":"
+                     "\"r/tf-cpu.2-15\",\"packageUris\":[\"/p/a b.whl\",\"file:///p/c.tar.gz\"],"
+                     "\"pythonModule\":\"trainer.task\",\"args\":[\"--x\"],"
+                     "\"env\":[{\"name\":\"A\",\"value\":\"1\"}]}}]}",
+        &plan));
+    assert_int_equal(plan.replica_count, 3);
+    const struct exec_replica *r = &plan.replicas[1];
+    assert_string_equal(r->argv[0], "/data/jobs/17/2/python-1/bin/python");
+    assert_string_equal(r->argv[1], "-m");
+    assert_string_equal(r->argv[2], "trainer.task");
+    assert_string_equal(r->argv[3], "--x");
+    assert_null(r->argv[4]);
+    assert_string_equal(get_env(r, "A"), "1");
+    assert_string_equal(get_env(r, "VIRTUAL_ENV"), "/data/jobs/17/2/python-1");
+    assert_memory_equal(get_env(r, "PATH"), "/data/jobs/17/2/python-1/bin:", 29);
+    static const char *const wanted[] = {
+        "/proc/self/exe",        "prepare",
+        "--data=/data",          "--into=/data/jobs/17/2",
+        "--python=python3",      "--wheels=",
+        "--offline=0",           "--pool=1",
+        "--image=r/tf-cpu.2-15", "--module=trainer.task",
+        "--package=/p/a b.whl",  "--package=file:///p/c.tar.gz",
+    };
+    assert_non_null(plan.prepare);
+    for (size_t i = 0; i < TY_COUNT(wanted); i++)
+        assert_string_equal(plan.prepare->argv[i], wanted[i]);
+    assert_null(plan.prepare->argv[TY_COUNT(wanted)]);
+    assert_string_equal(get_env(plan.prepare, "TRAINYARD_ATTEMPT"), "17/2");
+
+    assert_ok(build(GANG, &plan));
+    assert_null(plan.prepare);
+}
+
 static const struct CMUnitTest tests[] = {
+    CASE("plan/python_packages_are_prepared", python_packages_are_prepared),
     CASE("plan/single_replica", single_replica),
     CASE("plan/cluster_variables", cluster_variables),
     CASE("plan/huge_spec_is_left_out", huge_spec_is_left_out),

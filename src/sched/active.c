@@ -111,11 +111,17 @@ void active_place(struct sched *s, struct active *j, int *ports)
     wait_end(s, j);
     list_insert(&s->placed, j);
     j->placed = true;
-    j->running = j->look_again = j->cancel_sent = false;
+    j->running = j->started = j->look_again = j->cancel_sent = false;
     j->ports = ports;
     j->placed_boot_ms = ty_boot_ms();
     s->slots_used += j->replicas;
     s->starting++;
+}
+
+void active_started(struct sched *s, struct active *j)
+{
+    s->starting -= !j->started;
+    j->started = true;
 }
 
 static void placed_end(struct sched *s, struct active *j)
@@ -124,7 +130,7 @@ static void placed_end(struct sched *s, struct active *j)
     if (j->look)
         s->looks--;
     s->slots_used -= j->replicas;
-    s->starting -= !j->running;
+    active_started(s, j);
     ports_give(&s->ports, j->ports, j->replicas);
     free(j->ports);
     j->ports = NULL;

@@ -181,6 +181,8 @@ static bool look_at(struct sched *s, struct active *j)
     }
     if (look.running_ns && !j->running)
         plan_running(s, j, &look);
+    if (look.preparing_ns)
+        active_started(s, j); /* pip may take minutes: others start meanwhile */
     struct attempt ended = {
         .job_id = j->id, .number = j->attempt, .state = ATTEMPT_ENDED, .end_ns = ty_now_ns()};
     switch (look.phase) {
@@ -441,7 +443,7 @@ static void act_run(struct sched *s, struct planned *p)
     struct active *j = p->job;
     j->running = true;
     j->failed_starts = 0;
-    s->starting--;
+    active_started(s, j);
 }
 
 static void act(struct sched *s, struct planned *p)
@@ -576,7 +578,7 @@ static ty_err adopt_attempt(struct sched *s, struct active *j)
     active_place(s, j, ports);
     if (newest->state == ATTEMPT_RUNNING) {
         j->running = true;
-        s->starting--;
+        active_started(s, j);
     }
     active_look(s, j);
     return TY_OK;

@@ -50,6 +50,7 @@ struct active {
 
     bool placed;
     bool running;    /* of the placed: all replicas are up */
+    bool started;    /* of the placed: running, or preparing: it counts no more as starting */
     bool look;       /* something happened: read its journal in this pass */
     bool look_again; /* this pass could not tell: the next one looks, too */
     bool cancel_sent;
@@ -119,6 +120,7 @@ struct active *active_find(struct sched *s, int64_t id);
 struct active *active_add(struct sched *s, const struct job *job);
 void active_remove(struct sched *s, struct active *j);
 void active_place(struct sched *s, struct active *j, int *ports); /* waiting -> placed */
+void active_started(struct sched *s, struct active *j);           /* once or more */
 void active_unplace(struct sched *s, struct active *j);           /* placed -> waiting */
 void active_look(struct sched *s, struct active *j);
 void active_disconnect(struct sched *s, struct active *j);

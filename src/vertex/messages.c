@@ -264,9 +264,11 @@ const struct vertex_field vertex_fields[] = {
     HONOURED(POOL "containerSpec.command"),
     HONOURED(POOL "containerSpec.args"),
     HONOURED(POOL "containerSpec.env"),
-    REFUSED(POOL "pythonPackageSpec",
-            "Python packages are not supported yet; use containerSpec with imageUri 'host' and a "
-            "command such as [\"python3\", \"-m\", \"trainer.task\"]"),
+    HONOURED(POOL "pythonPackageSpec.executorImageUri"),
+    HONOURED(POOL "pythonPackageSpec.packageUris"),
+    HONOURED(POOL "pythonPackageSpec.pythonModule"),
+    HONOURED(POOL "pythonPackageSpec.args"),
+    HONOURED(POOL "pythonPackageSpec.env"),
     {NULL, VERTEX_HONOURED, NULL},
 };
 

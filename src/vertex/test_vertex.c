@@ -13,6 +13,10 @@
 #define TOP(m)   "{\"displayName\":\"t\",\"jobSpec\":{\"workerPoolSpecs\":[" POOL_OK "]}," m "}"
 #define HOST(m)  POOLS("{\"containerSpec\":{\"imageUri\":\"host\"," m "}}")
 #define JOB_OK   POOLS(POOL_OK)
+#define PYTHON(image, package, module)                                                             \
+    POOLS("{\"pythonPackageSpec\":{\"executorImageUri\":\"" image "\",\"packageUris\":[\"" package \
+          "\"],\"pythonModule\":\"" module "\"}}")
+#define PACKAGE_SPEC "jobSpec.workerPoolSpecs[0].pythonPackageSpec."
 
 /* A server without its server: what handlers need, and the last reply. */
 struct yard {
@@ -262,9 +266,17 @@ static const struct {
      "jobSpec.workerPoolSpecs[0].containerSpec.env[2].name"},
     {HOST("\"command\":[\"true\"],\"env\":{\"A\":\"1\"}"),
      "jobSpec.workerPoolSpecs[0].containerSpec.env"},
-    {POOLS("{\"pythonPackageSpec\":{\"executorImageUri\":\"i\",\"packageUris\":[\"gs://b/p\"],"
-           "\"pythonModule\":\"t\"}}"),
-     "jobSpec.workerPoolSpecs[0].pythonPackageSpec"},
+    {PYTHON("i", "/dev/null/x", "t"), PACKAGE_SPEC "executorImageUri"},
+    {PYTHON("tf-cpu", "/dev/null/x", "t"), PACKAGE_SPEC "executorImageUri"},
+    {PYTHON("host", "gs://b/p.tar.gz", "t"), PACKAGE_SPEC "packageUris[0]"},
+    {PYTHON("host", "p.tar.gz", "t"), PACKAGE_SPEC "packageUris[0]"},
+    {PYTHON("host", "file://p.tar.gz", "t"), PACKAGE_SPEC "packageUris[0]"},
+    {PYTHON("host", "/no/such/p.tar.gz", "t"), PACKAGE_SPEC "packageUris[0]"},
+    {PYTHON("host", "/tmp", "t"), PACKAGE_SPEC "packageUris[0]"},
+    {PYTHON("host", "/proc/self/exe", "a-b"), PACKAGE_SPEC "pythonModule"},
+    {PYTHON("host", "/proc/self/exe", "-c"), PACKAGE_SPEC "pythonModule"},
+    {POOLS("{\"pythonPackageSpec\":{\"executorImageUri\":\"host\",\"pythonModule\":\"t\"}}"),
+     PACKAGE_SPEC "packageUris"},
     {POOLS("{" TASK ",\"pythonPackageSpec\":{\"executorImageUri\":\"i\",\"packageUris\":[\"p\"],"
            "\"pythonModule\":\"t\"}}"),
      "jobSpec.workerPoolSpecs[0].pythonPackageSpec"},

@@ -3,12 +3,14 @@
  * The job is in canonical form (messages.c): every field has its type and ceiling. What is left are
  * rules over several fields, characters in names, and what this machine cannot do. All violations
  * are collected, so that a user mends a file once. */
+#include "python/python.h"
 #include "vertex/vertex_int.h"
 
 enum {
     DISPLAY_NAME_CHARS = 128,
     LABEL_CHARS = 63,
-    ARGS_BYTES = 100000, /* the kernel takes 128 KiB for one argument */
+    ARGS_BYTES = 100000,     /* the kernel takes 128 KiB for one argument */
+    PACKAGE_BYTES = 1 << 30, /* largest archive */
 };
 
 static size_t utf8_chars(ty_str s)
@@ -119,6 +121,86 @@ static void container_check(const json_t *spec, const char *path, struct wire_vi
     env_check(json_object_get(spec, "env"), ty_format(v->arena, "%s.env", path), v);
 }
 
+/* ---- Python packages ---- */
+
+static void package_check(const json_t *uri, const char *field, struct wire_violations *v)
+{
+    ty_str text = {json_string_value(uri), json_string_length(uri)};
+    const char *path = python_package_path(v->arena, text);
+    struct stat st;
+    if (ty_str_starts(text, TY_STR("gs://")))
+        wire_violation_add(v, field,
+                           "buckets are not supported yet; give the path of a file on this "
+                           "machine, such as /home/me/trainer-0.1.tar.gz");
+    else if (path == NULL || strlen(path) >= PATH_MAX)
+        wire_violation_add(v, field, "must be an absolute path, or file:// and an absolute path");
+    else if (stat(path, &st) != 0 || access(path, R_OK) != 0)
+        wire_violation_add(v, field, "cannot read '%s': %s", path, strerror(errno));
+    else if (!S_ISREG(st.st_mode))
+        wire_violation_add(v, field,
+                           "'%s' is no file: build an archive of it first, such as with "
+                           "'python3 setup.py sdist'",
+                           path);
+    else if (st.st_size > PACKAGE_BYTES)
+        wire_violation_add(v, field, "'%s' has %lld bytes; at most %d are allowed", path,
+                           (long long)st.st_size, PACKAGE_BYTES);
+}
+
+/* With runtimes_offline, only what is there can be used, or made of wheels. */
+static void runtime_check(const struct ty_config *config, const char *data_dir, ty_str image,
+                          const char *field, struct wire_violations *v)
+{
+    struct python_host host;
+    struct python_runtime runtime;
+    if (python_image_check(image) != TY_OK) {
+        wire_violation_add(v, field, "%s", ty_err_message());
+        return;
+    }
+    if (!python_is_there(config->python)) {
+        wire_violation_add(v, field,
+                           "there is no '%s' on this machine to run Python packages with (setting "
+                           "'python'); on Debian: apt install python3-venv",
+                           config->python);
+        return;
+    }
+    if (!config->runtimes_offline || config->wheel_folder[0] != '\0' || ty_str_is(image, "host"))
+        return;
+    if (python_host_read(v->arena, config->python, &host) != TY_OK ||
+        python_runtime_find(v->arena, image, &host, &runtime) != TY_OK)
+        wire_violation_add(v, field, "%s", ty_err_message());
+    else if (!python_runtime_is_ready(data_dir, &runtime))
+        wire_violation_add(v, field,
+                           "the runtime (%s) is not on this machine, and the setting "
+                           "runtimes_offline forbids to fetch it; 'trainyard runtimes add %s "
+                           "--wheels=FOLDER' makes it from a folder of wheels",
+                           runtime.what, runtime.image);
+}
+
+static void python_check(const struct vertex_place *place, const json_t *spec, const char *path,
+                         struct wire_violations *v)
+{
+    const json_t *uris = json_object_get(spec, "packageUris"),
+                 *args = json_object_get(spec, "args");
+    ty_str module = wire_json_get_str(spec, "pythonModule");
+    runtime_check(place->config, place->data_dir, wire_json_get_str(spec, "executorImageUri"),
+                  ty_format(v->arena, "%s.executorImageUri", path), v);
+    for (size_t i = 0; i < json_array_size(uris); i++)
+        package_check(json_array_get(uris, i), ty_format(v->arena, "%s.packageUris[%zu]", path, i),
+                      v);
+    if (!python_module_is_valid(module))
+        wire_violation_add(v, ty_format(v->arena, "%s.pythonModule", path),
+                           "must be the dotted name of a module, such as trainer.task");
+    if (strings_bytes(uris) > ARGS_BYTES)
+        wire_violation_add(v, ty_format(v->arena, "%s.packageUris", path),
+                           "has more than %d bytes in all", ARGS_BYTES);
+    if (strings_bytes(args) > ARGS_BYTES)
+        wire_violation_add(v, ty_format(v->arena, "%s.args", path), "has more than %d bytes in all",
+                           ARGS_BYTES);
+    env_check(json_object_get(spec, "env"), ty_format(v->arena, "%s.env", path), v);
+}
+
+/* ---- pools ---- */
+
 static int64_t replica_count(const json_t *pool)
 {
     int64_t n = 0;
@@ -133,14 +215,16 @@ static bool pool_is_empty(const json_t *pool)
 {
     return json_object_size(pool) == 0 ||
            (json_object_get(pool, "replicaCount") != NULL && replica_count(pool) == 0 &&
-            json_object_get(pool, "containerSpec") == NULL);
+            json_object_get(pool, "containerSpec") == NULL &&
+            json_object_get(pool, "pythonPackageSpec") == NULL);
 }
 
-static void pool_check(const json_t *pool, size_t index, const char *path,
-                       struct wire_violations *v)
+static void pool_check(const struct vertex_place *place, const json_t *pool, size_t index,
+                       const char *path, struct wire_violations *v)
 {
     int64_t count = replica_count(pool);
     const json_t *container = json_object_get(pool, "containerSpec");
+    const json_t *package = json_object_get(pool, "pythonPackageSpec");
     if (index == 0 && count != 1)
         wire_violation_add(v, ty_format(v->arena, "%s.replicaCount", path),
                            "the first pool is the chief and has exactly 1 replica, not %" PRId64,
@@ -148,7 +232,9 @@ static void pool_check(const json_t *pool, size_t index, const char *path,
     else if (count < 1)
         wire_violation_add(v, ty_format(v->arena, "%s.replicaCount", path),
                            "must be 1 or more; leave the pool out, or empty ({}), to have none");
-    if (container == NULL)
+    if (package != NULL)
+        python_check(place, package, ty_format(v->arena, "%s.pythonPackageSpec", path), v);
+    else if (container == NULL)
         wire_violation_add(v, ty_format(v->arena, "%s.containerSpec", path),
                            "is required: a pool has exactly one of containerSpec and "
                            "pythonPackageSpec");
@@ -156,9 +242,10 @@ static void pool_check(const json_t *pool, size_t index, const char *path,
         container_check(container, ty_format(v->arena, "%s.containerSpec", path), v);
 }
 
-static void pools_check(const struct ty_config *config, const json_t *pools,
+static void pools_check(const struct vertex_place *place, const json_t *pools,
                         struct wire_violations *v)
 {
+    const struct ty_config *config = place->config;
     int64_t left = config->replica_slots;
     for (size_t i = 0; i < json_array_size(pools); i++) {
         const json_t *pool = json_array_get(pools, i);
@@ -168,7 +255,7 @@ static void pools_check(const struct ty_config *config, const json_t *pools,
                 wire_violation_add(v, path, "the first pool is the chief and must not be empty");
             continue;
         }
-        pool_check(pool, i, path, v);
+        pool_check(place, pool, i, path, v);
         int64_t count = replica_count(pool);
         if (count > left)
             wire_violation_add(v, ty_format(v->arena, "%s.replicaCount", path),
@@ -230,7 +317,7 @@ void vertex_job_defaults(json_t *custom_job)
     }
 }
 
-void vertex_job_validate(const struct ty_config *config, const json_t *custom_job,
+void vertex_job_validate(const struct vertex_place *place, const json_t *custom_job,
                          struct wire_violations *v)
 {
     const json_t *spec = json_object_get(custom_job, "jobSpec");
@@ -240,7 +327,7 @@ void vertex_job_validate(const struct ty_config *config, const json_t *custom_jo
         wire_violation_add(v, "displayName", "has %zu characters; at most %d are allowed",
                            utf8_chars(name), DISPLAY_NAME_CHARS);
     labels_check(json_object_get(custom_job, "labels"), v);
-    pools_check(config, json_object_get(spec, "workerPoolSpecs"), v);
+    pools_check(place, json_object_get(spec, "workerPoolSpecs"), v);
     scheduling_check(json_object_get(spec, "scheduling"), v);
     if (output != NULL)
         output_check(wire_json_get_str(output, "outputUriPrefix"), v);

@@ -34,8 +34,13 @@ enum { VERTEX_BODY_BYTES = 1 << 20 }; /* largest stored job */
 
 /* Give pools that leave replicaCount out their 1. */
 void vertex_job_defaults(json_t *custom_job);
+/* Where the job is to run. */
+struct vertex_place {
+    const struct ty_config *config;
+    const char *data_dir;
+};
 /* Check a canonical job, defaults filled in. */
-void vertex_job_validate(const struct ty_config *config, const json_t *custom_job,
+void vertex_job_validate(const struct vertex_place *place, const json_t *custom_job,
                          struct wire_violations *v);
 
 /* ---- request.c: what handlers have in common ---- */

@@ -1,0 +1,113 @@
+/* python.h -- Python for jobs: runtimes (a Python with frameworks) and environments (a runtime with
+ * a job's packages), made on first use and kept.
+ *
+ *   data/python/runtimes/<key>/   a venv with the frameworks an executor image stands for;
+ *                                 key = hash of the host's Python and the requirements
+ *   data/python/envs/<key>/       a venv that sees its runtime, and the packages in it;
+ *                                 key = hash of the runtime's key and each archive's bytes
+ *   .../<key>.lock                held while somebody builds it; who comes second waits
+ *   .../<key>/.ready              written last: without it the folder is built again from nothing
+ *   .../<key>/.checked-<hash>     this module was found in the environment
+ *
+ * A job's environments are made by `trainyard prepare` (python_prepare), which runs before its
+ * replicas, under the same isolation and log. It leaves a link <attempt>/python-<pool> to each
+ * pool's environment: the plan names an interpreter before anybody has read a package. Where all
+ * is there already it costs milliseconds, so it is never left out.
+ *
+ * What pip has to do is in prepare.py, which is part of the binary and run by the environment's own
+ * Python. Where to start: python_prepare in prepare.c; runtimes.def has the frameworks.
+ * Who frees: results are in the caller's arena. Threads: any.
+ * Errors: TY_INVALID_ARGUMENT (an image that is no runtime), TY_FAILED_PRECONDITION (no usable
+ * Python, a package that cannot be installed), TY_NOT_FOUND, TY_RESOURCE_EXHAUSTED.
+ * One test: build/test_python runtime/nearest_version_is_used. */
+#ifndef TY_PYTHON_H
+#define TY_PYTHON_H
+
+#include "base/base.h"
+
+/* ---- hashes ---- */
+
+struct python_sha256 {
+    uint32_t state[8];
+    uint64_t bytes;
+    unsigned char block[64];
+};
+enum { PYTHON_KEY_BYTES = 65 }; /* 64 hexadecimal digits and a NUL */
+void python_sha256_init(struct python_sha256 *h);
+void python_sha256_add(struct python_sha256 *h, const void *ptr, size_t len);
+/* Add a string so that no two lists of strings give the same bytes. */
+void python_sha256_adds(struct python_sha256 *h, ty_str s);
+void python_sha256_end(struct python_sha256 *h, char out[PYTHON_KEY_BYTES]);
+
+/* ---- which Python, which runtime ---- */
+
+/* The host's interpreter. */
+struct python_host {
+    const char *executable; /* outside of any virtual environment */
+    const char *version;    /* "3.11.2" */
+    int minor;              /* 11 */
+};
+/* Run `python` (setting `python`) once and ask it. TY_FAILED_PRECONDITION: there is none, or it is
+ * not 3.7 or newer. */
+TY_NODISCARD ty_err python_host_read(struct ty_arena *a, const char *python,
+                                     struct python_host *ret_host);
+/* Is there a program of that name, by PATH? Starts nothing. */
+bool python_is_there(const char *python);
+
+enum { PYTHON_REQUIREMENTS = 8 };
+struct python_runtime {
+    const char *image;  /* as asked for, without registry and tag: "tf-gpu.2-12.py310" */
+    const char *what;   /* "tensorflow-cpu 2.12.1 on Python 3.11.2"; for people */
+    const char *family; /* "tf", "pytorch", "sklearn", "xgboost", "host" */
+    const char *requirements[PYTHON_REQUIREMENTS]; /* for pip; NULL-ended */
+    bool gpu;                                      /* asked for GPUs */
+    bool exact;                                    /* the very version that was asked for */
+    char key[PYTHON_KEY_BYTES];
+};
+/* Is this an image we know? No Python is needed to tell. TY_INVALID_ARGUMENT names the patterns. */
+TY_NODISCARD ty_err python_image_check(ty_str image);
+TY_NODISCARD ty_err python_runtime_find(struct ty_arena *a, ty_str image,
+                                        const struct python_host *host,
+                                        struct python_runtime *ret_runtime);
+bool python_runtime_is_ready(const char *data_dir, const struct python_runtime *r);
+
+/* "/p", "file:///p" -> "/p"; NULL for anything else. Borrowed from `uri`, from the arena. */
+const char *python_package_path(struct ty_arena *a, ty_str uri);
+bool python_module_is_valid(ty_str module); /* a dotted name */
+
+/* ---- making them ---- */
+
+struct python_setup {
+    const char *data_dir;
+    const char *python;       /* setting python */
+    const char *wheel_folder; /* setting wheel_folder; "": none */
+    bool offline;             /* setting runtimes_offline */
+};
+/* What one worker pool asks for. */
+struct python_pool {
+    int pool;
+    const char *image, *module;
+    const char **packages; /* paths */
+    size_t package_count;
+};
+/* Make what the pools need and link it into the folder `into`. Progress and pip's words go to
+ * stdout. */
+TY_NODISCARD ty_err python_prepare(const struct python_setup *setup, const char *into,
+                                   const struct python_pool *pools, size_t count);
+/* Make the runtime of an image now. */
+TY_NODISCARD ty_err python_runtime_add(const struct python_setup *setup, const char *image);
+
+/* ---- what is there ---- */
+
+struct python_listed {
+    char key[PYTHON_KEY_BYTES];
+    ty_str family, what;
+    size_t envs; /* environments on top of it */
+};
+TY_NODISCARD ty_err python_runtime_list(struct ty_arena *a, const char *data_dir,
+                                        struct python_listed **ret_list, size_t *ret_count);
+/* By key or the beginning of one (at least 6 digits). Its environments go with it.
+ * TY_FAILED_PRECONDITION: it is being built. */
+TY_NODISCARD ty_err python_runtime_remove(const char *data_dir, ty_str key);
+
+#endif

@@ -1,0 +1,217 @@
+/* runtime.c -- from an executor image to the Python packages it stands for.
+ *
+ * Only the last part of an image's name counts (tf-gpu.2-12.py310:latest), whatever registry it is
+ * in: the same image is in three of them. Image 'host' is this machine's Python with what is
+ * installed there. */
+#include "python/python.h"
+
+struct release {
+    const char *family;
+    int major, minor;
+    const char *package, *version;
+    int least, most;
+};
+struct family {
+    const char *name, *prefixes, *beside;
+};
+#define FAMILY(name_, prefixes_, beside_)
+#define RELEASE(family_, major_, minor_, package_, version_, least_, most_)                        \
+    {#family_, major_, minor_, package_, version_, least_, most_},
+static const struct release releases[] = {
+#include "python/runtimes.def"
+};
+#undef FAMILY
+#undef RELEASE
+#define FAMILY(name_, prefixes_, beside_) {#name_, prefixes_, beside_},
+#define RELEASE(family_, major_, minor_, package_, version_, least_, most_)
+static const struct family families[] = {
+#include "python/runtimes.def"
+};
+#undef FAMILY
+#undef RELEASE
+
+/* What an image's name says. */
+struct asked {
+    ty_str name; /* without registry and tag */
+    const struct family *family;
+    int64_t major, minor;
+};
+
+static ty_str image_name(ty_str image)
+{
+    for (size_t i = image.len; i > 0; i--)
+        if (image.ptr[i - 1] == '/') {
+            image = ty_str_drop(image, i);
+            break;
+        }
+    for (size_t i = 0; i < image.len; i++)
+        if (image.ptr[i] == ':' || image.ptr[i] == '@')
+            image.len = i;
+    return image;
+}
+
+static const struct family *family_of(ty_str prefix)
+{
+    for (size_t i = 0; i < TY_COUNT(families); i++) {
+        ty_str rest = ty_str_of(families[i].prefixes), one;
+        bool more = true;
+        while (more) {
+            more = ty_str_split(&rest, ' ', &one);
+            if (ty_str_eq(one, prefix))
+                return &families[i];
+        }
+    }
+    return NULL;
+}
+
+/* "tf-gpu.2-12.py310", "pytorch-cpu.1-13" */
+static ty_err parse_image(ty_str image, struct asked *ret_asked)
+{
+    struct asked asked = {.name = image_name(image)};
+    ty_str rest = asked.name, prefix, version, major;
+    if (ty_str_is(asked.name, "host")) {
+        *ret_asked = asked;
+        return TY_OK;
+    }
+    ty_str_split(&rest, '.', &prefix);
+    ty_str_split(&rest, '.', &version);
+    asked.family = family_of(prefix);
+    if (asked.family && ty_str_split(&version, '-', &major) && major.len <= 3 && version.len <= 3 &&
+        ty_parse_i64(major, &asked.major) == TY_OK &&
+        ty_parse_i64(version, &asked.minor) == TY_OK && asked.major >= 0 && asked.minor >= 0) {
+        *ret_asked = asked;
+        return TY_OK;
+    }
+    return ty_fail(TY_INVALID_ARGUMENT,
+                   "'%.200s' is no executor image that is known here; they are tf-cpu.2-N, "
+                   "tf-gpu.2-N, pytorch-cpu.M-N, pytorch-gpu.M-N, sklearn-cpu.M-N and "
+                   "xgboost-cpu.M-N, in any registry and with any tag, and 'host' for this "
+                   "machine's own Python",
+                   image.ptr);
+}
+
+ty_err python_image_check(ty_str image)
+{
+    struct asked ignored;
+    return parse_image(image, &ignored);
+}
+
+/* The exact release, else the nearest newer one, else the newest older one. NULL: the host's Python
+ * has none. */
+static const struct release *release_find(const struct asked *asked, int python_minor)
+{
+    const struct release *older = NULL;
+    for (size_t i = 0; i < TY_COUNT(releases); i++) {
+        const struct release *r = &releases[i];
+        if (strcmp(r->family, asked->family->name) != 0 || python_minor < r->least ||
+            python_minor > r->most)
+            continue;
+        if (r->major > asked->major || (r->major == asked->major && r->minor >= asked->minor))
+            return r;
+        older = r;
+    }
+    return older;
+}
+
+static void make_key(const struct python_host *host, struct python_runtime *r)
+{
+    struct python_sha256 h;
+    python_sha256_init(&h);
+    python_sha256_adds(&h, TY_STR("runtime 1"));
+    python_sha256_adds(&h, ty_str_of(host->executable));
+    python_sha256_adds(&h, ty_str_of(host->version));
+    python_sha256_adds(&h, ty_str_of(r->family));
+    for (size_t i = 0; r->requirements[i]; i++)
+        python_sha256_adds(&h, ty_str_of(r->requirements[i]));
+    python_sha256_end(&h, r->key);
+}
+
+ty_err python_runtime_find(struct ty_arena *a, ty_str image, const struct python_host *host,
+                           struct python_runtime *ret_runtime)
+{
+    struct asked asked;
+    ty_err err = parse_image(image, &asked);
+    if (err != TY_OK)
+        return err;
+    struct python_runtime r = {.image = ty_cstr(a, asked.name)};
+    size_t count = 0;
+    /* From 70.1 on setuptools makes wheels by itself; tensorboard needs one below 82. */
+    r.requirements[count++] = "setuptools>=70.1,<82";
+    if (!asked.family) {
+        r.family = "host";
+        r.exact = true;
+        r.what = ty_format(a, "this machine's Python %s", host->version);
+    } else {
+        const struct release *release = release_find(&asked, host->minor);
+        if (!release)
+            return ty_fail(TY_FAILED_PRECONDITION,
+                           "no release of '%s' has wheels for this machine's Python %s; set "
+                           "another one with the setting 'python'",
+                           asked.family->name, host->version);
+        r.family = asked.family->name;
+        r.gpu = memmem(asked.name.ptr, asked.name.len, "-gpu", 4) != NULL;
+        r.exact = release->major == asked.major && release->minor == asked.minor;
+        r.what =
+            ty_format(a, "%s %s on Python %s", release->package, release->version, host->version);
+        r.requirements[count++] = ty_format(a, "%s==%s", release->package, release->version);
+        ty_str rest = ty_str_of(asked.family->beside), one;
+        bool more = true;
+        while (more && count < PYTHON_REQUIREMENTS - 1) {
+            more = ty_str_split(&rest, ' ', &one);
+            r.requirements[count++] = ty_cstr(a, one);
+        }
+    }
+    make_key(host, &r);
+    *ret_runtime = r;
+    return TY_OK;
+}
+
+/* ---- names in a request ---- */
+
+const char *python_package_path(struct ty_arena *a, ty_str uri)
+{
+    if (ty_str_starts(uri, TY_STR("file://")))
+        uri = ty_str_drop(uri, strlen("file://"));
+    return ty_str_starts(uri, TY_STR("/")) && !memchr(uri.ptr, '\0', uri.len) ? ty_cstr(a, uri)
+                                                                              : NULL;
+}
+
+static bool identifier_is_valid(ty_str s)
+{
+    for (size_t i = 0; i < s.len; i++) {
+        unsigned char c = (unsigned char)s.ptr[i];
+        bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c >= 0x80;
+        if (!letter && !(i > 0 && c >= '0' && c <= '9'))
+            return false;
+    }
+    return s.len > 0;
+}
+
+bool python_module_is_valid(ty_str module)
+{
+    ty_str part;
+    bool more = true;
+    while (more) {
+        more = ty_str_split(&module, '.', &part);
+        if (!identifier_is_valid(part))
+            return false;
+    }
+    return true;
+}
+
+bool python_is_there(const char *python)
+{
+    if (strchr(python, '/'))
+        return access(python, X_OK) == 0;
+    const char *variable = getenv("PATH");
+    ty_str path = ty_str_of(variable ? variable : "/usr/bin:/bin"), folder;
+    char file[PATH_MAX];
+    bool more = true;
+    while (more) {
+        more = ty_str_split(&path, ':', &folder);
+        snprintf(file, sizeof file, TY_STR_FMT "/%s", TY_STR_ARG(folder), python);
+        if (access(file, X_OK) == 0)
+            return true;
+    }
+    return false;
+}

@@ -1,0 +1,276 @@
+"""Jobs with Python packages: installed once, kept, and a reason when they cannot be.
+
+Nothing here needs the network but `wheels`, which fetches setuptools once; the tests that need TensorFlow are in
+test_tensorflow.py.
+"""
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from packages import HELLO, pool, sdist, wheel
+from yard import PARENT, TOP, Yard, processes_of
+
+SLOW_SETUP = "import time\nprint('building slowly', flush=True)\ntime.sleep({seconds})\nfrom setuptools import setup\nsetup(name='trainer', version='0.1', packages=['trainer'])\n"
+
+
+@pytest.fixture(scope="session")
+def wheels(tmp_path_factory):
+    """A folder with the wheel of setuptools: all that a runtime needs to build packages."""
+    kept = TOP / "build" / "wheels-test"
+    if not list(kept.glob("setuptools-*.whl")):
+        kept.mkdir(parents=True, exist_ok=True)
+        got = subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", kept, "setuptools>=70.1,<82"],
+                             capture_output=True, text=True, timeout=300)
+        if got.returncode != 0:
+            pytest.skip(f"setuptools cannot be fetched: {got.stderr.strip()[-200:]}")
+    folder = tmp_path_factory.mktemp("wheels")
+    for file in kept.glob("setuptools-*.whl"):
+        shutil.copy(file, folder)
+    return folder
+
+
+def settings(wheels):
+    return {"wheel_folder": wheels, "runtimes_offline": 1, "grace_ms": 500}
+
+
+@pytest.fixture(scope="module")
+def packages_yard(tmp_path_factory, wheels):
+    """One server for the file: the host's runtime is made once."""
+    with Yard(tmp_path_factory.mktemp("yard"), settings=settings(wheels)) as started:
+        yield started
+
+
+def service_lines(yard, name):
+    return yard.lines(name, "service")
+
+
+def submit(yard, *pools, **rest):
+    return yard.create(pools=list(pools), **rest)
+
+
+def test_sdist_without_version_in_an_odd_folder(packages_yard, tmp_path):
+    yard = packages_yard
+    package = sdist(tmp_path / "trainer.tar.gz", {"trainer/__init__.py": "", "trainer/task.py": HELLO})
+    name = submit(yard, pool(package, args=["--x=1", "two words"], env={"WHO": "me"}))
+    job = yard.wait(name, seconds=120)
+    assert job["state"] == "JOB_STATE_SUCCEEDED", (job, service_lines(yard, name))
+    assert yard.lines(name) == ["hello from __main__ ['--x=1', 'two words'] me"]
+    said = service_lines(yard, name)
+    first = next(i for i, line in enumerate(said) if line.startswith("Runtime:"))
+    assert "asked for host, using this machine's Python 3." in said[first]
+    assert any("Installing 1 package" in line for line in said) and any("Successfully" in line for line in said)
+    assert said.index("All replicas are running (attempt 1).") > first
+
+
+def test_second_start_is_quick(packages_yard, tmp_path):
+    yard = packages_yard
+    package = sdist(tmp_path / "quick.tar.gz", {"trainer/__init__.py": "", "trainer/task.py": "import time\nprint(time.time(), flush=True)\n"})
+    assert yard.wait(submit(yard, pool(package)), seconds=120)["state"] == "JOB_STATE_SUCCEEDED"
+    # The same bytes under another name are the same package.
+    other = str(shutil.copy(package, tmp_path / "aiplatform-2026-01-02-03:04:05.006-quick.tar.gz"))
+    over = []
+    for _ in range(5):
+        began = time.time()
+        first_line = float(subprocess.run(["python3", "-c", "import time; print(time.time())"], capture_output=True, text=True).stdout)
+        bare = first_line - began
+        began = time.time()
+        name = submit(yard, pool(other))
+        assert yard.wait(name)["state"] == "JOB_STATE_SUCCEEDED"
+        over.append(float(yard.lines(name)[0]) - began - bare)
+        assert not any("Installing" in line for line in service_lines(yard, name))
+    print("over bare python3, in seconds:", sorted(over))
+    assert sorted(over)[2] < 0.3, over
+
+
+def test_wheel_under_a_changed_name(packages_yard, tmp_path):
+    yard = packages_yard
+    package = wheel(tmp_path, {"trainer/__init__.py": "", "trainer/task.py": HELLO}, file_name="aiplatform-2026-x.whl")
+    name = submit(yard, pool("file://" + package))
+    job = yard.wait(name, seconds=60)
+    assert job["state"] == "JOB_STATE_SUCCEEDED", (job, service_lines(yard, name))
+
+
+def test_dependency_is_installed_from_the_wheel_folder(packages_yard, tmp_path, wheels):
+    yard = packages_yard
+    wheel(wheels, {"ty_helper.py": "def word():\n    return 'helped'\n"}, name="ty_helper", version="1.5")
+    wheel(wheels, {"ty_helper.py": "def word():\n    return 'too new'\n"}, name="ty_helper", version="2.0")
+    package = sdist(tmp_path / "x.tar.gz", {"trainer/__init__.py": "", "trainer/task.py": "import ty_helper\nprint(ty_helper.word())\n"},
+                    requires=["ty_helper<2"])
+    name = submit(yard, pool(package))
+    job = yard.wait(name, seconds=60)
+    assert job["state"] == "JOB_STATE_SUCCEEDED", (job, service_lines(yard, name))
+    assert yard.lines(name) == ["helped"]
+
+
+def test_pin_without_a_wheel_yields_to_the_runtime(packages_yard, tmp_path):
+    yard = packages_yard
+    package = sdist(tmp_path / "x.tar.gz", {"trainer/__init__.py": "", "trainer/task.py": HELLO}, requires=["setuptools==1.0"])
+    name = submit(yard, pool(package))
+    job = yard.wait(name, seconds=60)
+    assert job["state"] == "JOB_STATE_SUCCEEDED", (job, service_lines(yard, name))
+    (warning,) = [line for line in service_lines(yard, name) if line.startswith("Warning:")]
+    assert "setuptools==1.0" in warning and "the runtime's" in warning
+
+
+def test_two_packages_and_pools_with_different_ones(packages_yard, tmp_path):
+    yard = packages_yard
+    library = wheel(tmp_path, {"ty_lib.py": "NAME = 'library'\n"}, name="ty_lib")
+    chief = sdist(tmp_path / "chief.tar.gz", {"trainer/__init__.py": "", "trainer/task.py": "import ty_lib, time\nprint('chief', ty_lib.NAME, flush=True)\ntime.sleep(1)\n"})
+    worker = sdist(tmp_path / "worker.tar.gz", {"other/__init__.py": "", "other/run.py": "print('worker', flush=True)\n"}, name="other")
+    name = submit(yard, pool([library, chief]), pool(worker, module="other.run"))
+    job = yard.wait(name, seconds=120)
+    assert job["state"] == "JOB_STATE_SUCCEEDED", (job, service_lines(yard, name))
+    assert yard.lines(name, "workerpool0-0") == ["chief library"] and yard.lines(name, "workerpool1-0") == ["worker"]
+
+
+BROKEN = {
+    "setup.py raises": (dict(files={"trainer/task.py": HELLO}, setup="raise RuntimeError('no licence file here')\n"), "no licence file here"),
+    "no such module": (dict(files={"trainer/__init__.py": "", "trainer/tsk.py": HELLO}), "trainer.tsk"),
+    "package does not import": (dict(files={"trainer/__init__.py": "import not_there_at_all\n", "trainer/task.py": HELLO}), "No module named 'not_there_at_all'"),
+    "package raises": (dict(files={"trainer/__init__.py": "raise ValueError('bad table')\n", "trainer/task.py": HELLO}), "ValueError: bad table"),
+    "module is no Python": (dict(files={"trainer/__init__.py": "", "trainer/task.py": "def f(:\n"}), "SyntaxError"),
+    "dependency is nowhere": (dict(files={"trainer/__init__.py": "", "trainer/task.py": HELLO}, requires=["ty-nowhere==7"]), "ty-nowhere==7"),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_broken_package_fails_before_any_replica(packages_yard, tmp_path, what):
+    yard = packages_yard
+    arguments, reason = BROKEN[what]
+    name = submit(yard, pool(sdist(tmp_path / "b.tar.gz", **arguments)), pool(sdist(tmp_path / "b.tar.gz", **arguments), replicas=2))
+    job = yard.wait(name, seconds=120)
+    assert job["state"] == "JOB_STATE_FAILED" and job["error"]["code"] == 3, job
+    assert job["error"]["message"].startswith("The package could not be prepared.") and reason in job["error"]["message"], job
+    assert yard.lines(name) == [] and "startTime" not in job
+    assert not any("attempt 2" in line for line in service_lines(yard, name))
+
+
+def test_archive_that_is_none(packages_yard, tmp_path):
+    yard = packages_yard
+    (tmp_path / "x.tar.gz").write_text("hello")
+    job = yard.wait(submit(yard, pool(str(tmp_path / "x.tar.gz"))), seconds=60)
+    assert job["state"] == "JOB_STATE_FAILED" and "is no Python package" in job["error"]["message"]
+
+
+def test_refused_at_submit(packages_yard, tmp_path):
+    yard = packages_yard
+    package = sdist(tmp_path / "x.tar.gz", {"trainer/__init__.py": "", "trainer/task.py": HELLO})
+    for bad, field, words in ((pool("gs://b/x.tar.gz"), "packageUris[0]", "buckets are not supported yet"),
+                              (pool(str(tmp_path / "y.tar.gz")), "packageUris[0]", "No such file"),
+                              (pool(package, image="gcr.io/me/mine:1"), "executorImageUri", "tf-cpu.2-N"),
+                              (pool(package, module="a b"), "pythonModule", "dotted name")):
+        reply = yard.call("POST", f"/v1/{PARENT}/customJobs", yard.job(pools=[bad]))
+        assert reply.status == 400 and field in str(reply.json) and words in str(reply.json), reply
+
+
+def test_offline_without_the_runtime_is_refused_at_submit(tmp_path):
+    with Yard(tmp_path, settings={"runtimes_offline": 1}) as yard:
+        package = sdist(tmp_path / "x.tar.gz", {"trainer/__init__.py": "", "trainer/task.py": HELLO})
+        reply = yard.call("POST", f"/v1/{PARENT}/customJobs", yard.job(pools=[pool(package, image="us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-15:latest")]))
+        assert reply.status == 400 and "trainyard runtimes add tf-cpu.2-15" in str(reply.json), reply
+
+
+def test_no_python_is_refused_at_submit(tmp_path):
+    with Yard(tmp_path, settings={"python": "/nowhere/python3"}) as yard:
+        package = sdist(tmp_path / "x.tar.gz", {"trainer/__init__.py": "", "trainer/task.py": HELLO})
+        reply = yard.call("POST", f"/v1/{PARENT}/customJobs", yard.job(pools=[pool(package)]))
+        assert reply.status == 400 and "/nowhere/python3" in str(reply.json), reply
+
+
+def test_jobs_at_once_build_once(packages_yard, tmp_path):
+    yard = packages_yard
+    package = sdist(tmp_path / "x.tar.gz", {"trainer/__init__.py": "", "trainer/task.py": HELLO}, setup=SLOW_SETUP.format(seconds=1))
+    names = [submit(yard, pool(package)) for _ in range(4)]
+    for name in names:
+        job = yard.wait(name, seconds=120)
+        assert job["state"] == "JOB_STATE_SUCCEEDED", (job, service_lines(yard, name))
+    said = [service_lines(yard, name) for name in names]
+    assert sum(any("Installing 1 package" in line for line in lines) for lines in said) == 1
+    assert sum(any("waiting for it" in line for line in lines) for lines in said) >= 1
+
+
+def preparing(yard, tmp_path, seconds):
+    """A job in the middle of its preparation."""
+    package = sdist(tmp_path / f"slow{seconds}-{time.time()}.tar.gz", {"trainer/__init__.py": "", "trainer/task.py": HELLO + f"# {time.time()}\n"},
+                    setup=SLOW_SETUP.format(seconds=seconds))
+    name = submit(yard, pool(package))
+    yard.wait_for(lambda: any("Installing 1 package" in line for line in service_lines(yard, name)), 60, "the preparation")
+    time.sleep(0.5)
+    assert yard.describe(name)["state"] == "JOB_STATE_PENDING"
+    return name
+
+
+def test_others_start_while_one_prepares(tmp_path, wheels):
+    with Yard(tmp_path / "yard", settings={**settings(wheels), "start_burst": 1}) as yard:
+        name = preparing(yard, tmp_path, 60)
+        assert yard.wait(yard.create("true"), seconds=10)["state"] == "JOB_STATE_SUCCEEDED"
+        assert yard.describe(name)["state"] == "JOB_STATE_PENDING"
+
+
+def test_cancel_while_preparing(packages_yard, tmp_path):
+    yard = packages_yard
+    name = preparing(yard, tmp_path, 60)
+    began = time.monotonic()
+    yard.cancel(name)
+    job = yard.wait(name)
+    assert job["state"] == "JOB_STATE_CANCELLED" and time.monotonic() - began < 10
+    assert yard.lines(name) == []
+    yard.wait_for(lambda: not [p for p in processes_of(tmp_path) if p != os.getpid()], 10, "pip to be gone")
+
+
+def test_timeout_while_preparing(packages_yard, tmp_path):
+    yard = packages_yard
+    package = sdist(tmp_path / "x.tar.gz", {"trainer/__init__.py": "", "trainer/task.py": HELLO}, setup=SLOW_SETUP.format(seconds=61))
+    job = yard.wait(submit(yard, pool(package), scheduling={"timeout": "2s"}), seconds=60)
+    assert job["state"] == "JOB_STATE_FAILED" and job["error"]["code"] == 4
+
+
+def test_server_killed_while_preparing(tmp_path, wheels):
+    with Yard(tmp_path / "yard", settings=settings(wheels)) as yard:
+        name = preparing(yard, tmp_path, 4)
+        yard.restart(signal.SIGKILL)
+        job = yard.wait(name, seconds=120)
+        assert job["state"] == "JOB_STATE_SUCCEEDED", (job, service_lines(yard, name))
+        assert len(yard.lines(name)) == 1
+
+
+def test_conductor_killed_while_preparing(tmp_path, wheels):
+    with Yard(tmp_path / "yard", settings=settings(wheels)) as yard:
+        name = preparing(yard, tmp_path, 4)
+        lock = (yard.data / "jobs" / name.rsplit("/", 1)[1] / "1" / "lock").stat().st_ino
+        (pid,) = [int(f[4]) for f in map(str.split, open("/proc/locks")) if f[1] == "POSIX" and f[5].split(":")[2] == str(lock)]
+        os.kill(pid, signal.SIGKILL)
+        job = yard.wait(name, seconds=120)
+        assert job["state"] == "JOB_STATE_SUCCEEDED", (job, service_lines(yard, name))
+        assert len(yard.lines(name)) == 1
+        # What the first attempt left half made was made again from nothing.
+        assert sum("Installing 1 package" in line for line in service_lines(yard, name)) == 2
+
+
+def test_runtimes_command(packages_yard, tmp_path, wheels):
+    yard = packages_yard
+    done = yard.trainyard("runtimes", "add", "host", f"--data={yard.data}", f"--wheels={wheels}", timeout=120)
+    assert done.returncode == 0 and "asked for host" in done.stdout, done
+    listed = yard.trainyard("runtimes", "list", f"--data={yard.data}")
+    assert "this machine's Python 3." in listed.stdout, listed
+    key = yard.trainyard("runtimes", "list", f"--data={yard.data}", "--format=value(key)").stdout.split()[0]
+    assert yard.trainyard("runtimes", "remove", "000000", f"--data={yard.data}").returncode == 1
+    assert yard.trainyard("runtimes", "remove", key[:12], f"--data={yard.data}").returncode == 0
+    assert "Python 3." not in yard.trainyard("runtimes", "list", f"--data={yard.data}").stdout
+    refused = yard.trainyard("runtimes", "add", "ubuntu", f"--data={yard.data}")
+    assert refused.returncode == 1 and "tf-cpu.2-N" in refused.stderr
+
+
+def test_our_command_submits_a_package(packages_yard, tmp_path):
+    yard = packages_yard
+    package = sdist(tmp_path / "trainer-0.1.tar.gz", {"trainer/__init__.py": "", "trainer/task.py": HELLO})
+    done = yard.trainyard("ai", "custom-jobs", "create", "--display-name=p", f"--python-package-uris={package}", "--args=--a=1",
+                          "--worker-pool-spec=machine-type=n1-standard-4,replica-count=1,executor-image-uri=host,python-module=trainer.task")
+    assert done.returncode == 0, done
+    job = yard.wait(yard.list()[0]["name"], seconds=120)
+    assert job["state"] == "JOB_STATE_SUCCEEDED", job
+    assert yard.lines(job["name"]) == ["hello from __main__ ['--a=1'] "]
