@@ -25,9 +25,16 @@
 
 #include <jansson.h>
 
+/* What a replica may use of the machine, as the scheduler cut it. */
+struct exec_share {
+    int64_t cpu_milli;    /* CPUs, thousandths: its weight against other replicas; 0: none given */
+    int64_t memory_bytes; /* a ceiling; 0: none */
+    const char *devices;  /* CUDA_VISIBLE_DEVICES; NULL: left as the user has it */
+};
 struct exec_replica {
     int pool, index;
     int port;
+    struct exec_share share;
     char **argv; /* NULL-ended */
     char **env;  /* NULL-ended NAME=VALUE; the whole environment */
 };
@@ -50,8 +57,9 @@ struct exec_job {
     int64_t id;
     int attempt;
     ty_str project, region;
-    const json_t *spec; /* canonical jobSpec */
-    const int *ports;   /* one a replica, pool by pool */
+    const json_t *spec;              /* canonical jobSpec */
+    const int *ports;                /* one a replica, pool by pool */
+    const struct exec_share *shares; /* one a replica, likewise; NULL: none are given */
     const char *data_dir;
     const char *const *client_env; /* NULL-ended NAME=VALUE: points Google's clients here */
     int64_t timeout_ms, log_floor_ns;

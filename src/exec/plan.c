@@ -356,6 +356,8 @@ static ty_err place_replicas(struct ty_arena *a, const struct exec_job *job, str
             size_t i = plan->replica_count++;
             plan->replicas[i] = (struct exec_replica){
                 .pool = pool, .index = index, .port = job->ports[i], .argv = argv};
+            if (job->shares)
+                plan->replicas[i].share = job->shares[i];
         }
     }
     return TY_OK;
@@ -381,6 +383,8 @@ static ty_err build_env(struct ty_arena *a, const struct exec_job *job, struct e
             env_put(&e, cluster_variable(a, "TF_CONFIG", tf_cluster, exec_task_type(r->pool),
                                          r->index, spec));
         env_put(&e, ty_format(a, "RANK=%zu", i));
+        if (r->share.devices)
+            env_put(&e, ty_format(a, "CUDA_VISIBLE_DEVICES=%s", r->share.devices));
         const json_t *pool = json_array_get(pools_of(job->spec), (size_t)r->pool);
         if (json_object_get(pool, "pythonPackageSpec"))
             env_add_python(&e, python_folder(a, job, r->pool));

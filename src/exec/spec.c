@@ -2,7 +2,8 @@
  *
  *   {"format":1, "timeoutMs":…, …, "env":[…],
  *    "prepare":{"argv":[…], "env":[…]},
- *    "replicas":[{"pool":0, "index":0, "port":…, "argv":[…], "env":[…]}]}
+ *    "replicas":[{"pool":0, "index":0, "port":…, "cpuMilli":…, "memoryBytes":…,
+ *                  "argv":[…], "env":[…]}]}
  *
  * Most of the environment is the same for all replicas, so what their lists begin with in common is
  * written once, in the outer "env". The file is not synced: it is of use only to a conductor that
@@ -66,6 +67,8 @@ static void add_plan(struct ty_buf *b, const struct exec_plan *plan)
         const struct exec_replica *r = &plan->replicas[i];
         ty_buf_addf(b, "%s\n{\"pool\":%d,\"index\":%d,\"port\":%d,", i ? "," : "", r->pool,
                     r->index, r->port);
+        ty_buf_addf(b, "\"cpuMilli\":%" PRId64 ",\"memoryBytes\":%" PRId64 ",", r->share.cpu_milli,
+                    r->share.memory_bytes);
         add_strings(b, "argv", r->argv, SIZE_MAX);
         ty_buf_addc(b, ',');
         add_strings(b, "env", r->env + common, SIZE_MAX);
@@ -152,6 +155,8 @@ static ty_err get_plan(struct ty_arena *a, const json_t *root, struct exec_plan 
         r->pool = (int)get_int(from, "pool");
         r->index = (int)get_int(from, "index");
         r->port = (int)get_int(from, "port");
+        r->share.cpu_milli = get_int(from, "cpuMilli");
+        r->share.memory_bytes = get_int(from, "memoryBytes");
         r->argv = get_strings(a, NULL, json_object_get(from, "argv"));
         r->env = get_strings(a, env, json_object_get(from, "env"));
         if (!r->argv[0])
