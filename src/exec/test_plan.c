@@ -219,6 +219,11 @@ static void spec_round_trip(void **state)
     assert_ok(build(GANG, &plan));
     assert_ok(spec_write(dirfd, &plan));
     assert_ok(spec_read(&arena, dirfd, &back));
+    assert_null(back.note);
+    plan.note = "Asked for \"much\".";
+    assert_ok(spec_write(dirfd, &plan));
+    assert_ok(spec_read(&arena, dirfd, &back));
+    assert_string_equal(back.note, plan.note);
     assert_int_equal(back.job_id, 17);
     assert_int_equal(back.attempt, 2);
     assert_int_equal(back.timeout_ms, 5000);
