@@ -110,6 +110,14 @@ static void env_put(struct env *e, char *item)
     e->list[e->count++] = item;
 }
 
+static bool env_has(const struct env *e, const char *name)
+{
+    for (size_t i = 0; i < e->count; i++)
+        if (env_same_name(e->list[i], ty_str_of(name)))
+            return true;
+    return false;
+}
+
 static struct env env_copy(const struct env *from)
 {
     struct env e = {.a = from->a};
@@ -398,6 +406,9 @@ static ty_err build_env(struct ty_arena *a, const struct exec_job *job, struct e
         ty_err err = env_add_user(&e, pool, r->pool);
         if (err)
             return err;
+        /* Its default is the maker's own server, and a question for a key that nobody answers. */
+        if (!env_has(&e, "WANDB_BASE_URL") && !env_has(&e, "WANDB_MODE"))
+            env_put(&e, ty_format(a, "WANDB_MODE=offline"));
         for (size_t n = 0; n < e.count; n++)
             if (strlen(e.list[n]) > PLAN_STRING_BYTES)
                 return ty_fail(TY_INVALID_ARGUMENT,

@@ -1,8 +1,6 @@
 /* fake_nvml.c -- a libnvidia-ml for tests: as many devices as FAKE_NVML says ("2"), the last of
  * them out of order if it says so ("2,broken"), or a library that does not start ("dead"). */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "base/base.h"
 
 struct fake_memory {
     unsigned long long total, free, used;

@@ -6,20 +6,22 @@
 
 static const int64_t gb = INT64_C(1) << 30, mb = INT64_C(1) << 20;
 
-/* The first number of a small file; `none` if it has none ("max") or cannot be read. */
-static int64_t file_number(const char *path, char end, int64_t none)
+/* The first two numbers of a small file; those it lacks ("max") stay as they are. */
+static void file_numbers(const char *path, int64_t *first, int64_t *second)
 {
     struct ty_arena a = {0};
     ty_str text, word;
-    int64_t n = none;
+    int64_t *out[] = {first, second};
     if (ty_file_read(AT_FDCWD, path, 4096, &a, &text) == TY_OK) {
         text = ty_str_trim(text);
-        ty_str_split(&text, end, &word);
-        if (ty_parse_i64(word, &n) != TY_OK)
-            n = none;
+        for (size_t i = 0; i < TY_COUNT(out); i++) {
+            int64_t n;
+            ty_str_split(&text, ' ', &word);
+            if (ty_parse_i64(word, &n) == TY_OK)
+                *out[i] = n;
+        }
     }
     ty_arena_clear(&a);
-    return n;
 }
 
 static int64_t host_cpu_milli(void)
@@ -28,17 +30,19 @@ static int64_t host_cpu_milli(void)
     int count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
                                                             : (int)sysconf(_SC_NPROCESSORS_ONLN);
     int64_t milli = (count > 0 ? count : 1) * INT64_C(1000);
-    /* "QUOTA PERIOD", of a period that is 100 ms where nobody has changed it. */
-    int64_t quota_us = file_number("/sys/fs/cgroup/cpu.max", ' ', 0);
-    if (quota_us > 0 && quota_us / 100 < milli)
-        milli = quota_us / 100 > 0 ? quota_us / 100 : 1;
+    int64_t quota_us = 0, period_us = 0;
+    file_numbers("/sys/fs/cgroup/cpu.max", &quota_us, &period_us);
+    if (quota_us > 0 && quota_us < INT64_MAX / 1000 && period_us > 0) {
+        int64_t limit = quota_us * 1000 / period_us;
+        milli = limit < 1 ? 1 : limit < milli ? limit : milli;
+    }
     return milli;
 }
 
 static int64_t host_memory_bytes(void)
 {
-    int64_t all = sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
-    int64_t limit = file_number("/sys/fs/cgroup/memory.max", '\n', all);
+    int64_t all = sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE), limit = 0, none = 0;
+    file_numbers("/sys/fs/cgroup/memory.max", &limit, &none);
     return limit > 0 && limit < all ? limit : all;
 }
 
