@@ -7,7 +7,7 @@
  * go again. Sizes are in bytes, 1 GB being 2^30 as in Google's tables.
  *
  * Where to start: machine_type_find, machine_host_read. Who frees: nothing to free; names are
- * constants, a suggestion is in the arena. Threads: any; a host is read-only once read. Errors:
+ * constants, texts are in the arena given. Threads: any; a host is read-only once read. Errors:
  * TY_NOT_FOUND (no such type). One test: build/test_machine type/mistyped_is_suggested. */
 #ifndef TY_MACHINE_H
 #define TY_MACHINE_H
