@@ -348,9 +348,13 @@ static void commands_help_of_settings(void **state)
         strstr(text, ty_format(&arena, "\n  %s = %lld\n      %s", #name, (long long)(def), doc)));
 #define SETTING_STR(name, def, doc)                                                                \
     assert_non_null(strstr(text, ty_format(&arena, "\n  %s = %s\n      %s", #name, def, doc)));
+#define SETTING_WORD(name, def, words, doc)                                                        \
+    assert_non_null(                                                                               \
+        strstr(text, ty_format(&arena, "\n  %s = %s\n      %s (%s)", #name, def, doc, words)));
 #include "base/config.def"
 #undef SETTING_INT
 #undef SETTING_STR
+#undef SETTING_WORD
     assert_non_null(strstr(text, "DATA/trainyard.conf"));
     assert_non_null(strstr(text, "etc/trainyard.conf"));
     assert_non_null(strstr(PRINTED("trainyard", "help"), "trainyard help settings"));
@@ -1081,9 +1085,11 @@ static void settings_file_has_every_setting(void **state)
     settings++;                                                                                    \
     assert_string_equal(read.name, defaults.name);                                                 \
     assert_non_null(strstr(ty_format(&arena, "\n%s", set.ptr), "\n" #name " ="));
+#define SETTING_WORD(name, def, words, doc) SETTING_STR(name, def, doc)
 #include "base/config.def"
 #undef SETTING_INT
 #undef SETTING_STR
+#undef SETTING_WORD
     assert_int_equal(lines, settings);
     ty_buf_clear(&set);
 }

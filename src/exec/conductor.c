@@ -503,6 +503,8 @@ static void conductor_start(struct conductor *c)
         struct rlimit most = {c->setup.files.rlim_max, c->setup.files.rlim_max};
         setrlimit(RLIMIT_NOFILE, &most); /* four descriptors a replica */
     }
+    if (c->plan.note)
+        output_say(c, "%s", c->plan.note);
     if (c->plan.prepare)
         start_preparation(c);
     else

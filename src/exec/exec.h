@@ -46,8 +46,9 @@ struct exec_plan {
     int64_t log_limit_bytes, log_line_bytes, log_floor_ns;
     bool disable_retries;
     bool restart_job_on_worker_restart;
-    struct exec_replica *prepare;  /* NULL: none. Pool and index -1. Runs alone, before the others:
-                                      they start when it has exited with 0 */
+    const char *note;             /* the conductor says it first, in the job's log; NULL: nothing */
+    struct exec_replica *prepare; /* NULL: none. Pool and index -1. Runs alone, before the others:
+                                     they start when it has exited with 0 */
     struct exec_replica *replicas; /* chief first */
     size_t replica_count;
 };
@@ -63,6 +64,7 @@ struct exec_job {
     const char *data_dir;
     const char *const *client_env; /* NULL-ended NAME=VALUE: points Google's clients here */
     int64_t timeout_ms, log_floor_ns;
+    const char *note; /* what to say first in its log, a sentence; NULL: nothing */
 };
 /* Roles, command lines, CLUSTER_SPEC, TF_CONFIG, AIP_*, CLOUD_ML_*, MASTER_*, RANK, WORLD_SIZE,
  * user env. */
@@ -70,6 +72,7 @@ TY_NODISCARD ty_err exec_plan_build(struct ty_arena *a, const struct ty_config *
                                     const struct exec_job *job, struct exec_plan *ret_plan);
 /* Replicas over all pools of a canonical jobSpec. */
 int exec_replica_count(const json_t *spec);
+int64_t exec_pool_replicas(const json_t *pool); /* of one of them */
 /* The run time a jobSpec allows, in ms. */
 int64_t exec_timeout_ms(const struct ty_config *config, const json_t *spec);
 /* Make the folders that AIP_MODEL_DIR and its like name, if the spec has a baseOutputDirectory. The

@@ -21,7 +21,7 @@ enum {
 
 void output_say(struct conductor *c, const char *fmt, ...)
 {
-    char text[512];
+    char text[1024];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);

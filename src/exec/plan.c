@@ -49,6 +49,11 @@ static int64_t pool_replicas(const json_t *pool)
     return n < 0 ? 0 : n > PLAN_REPLICAS ? PLAN_REPLICAS + 1 : n;
 }
 
+int64_t exec_pool_replicas(const json_t *pool)
+{
+    return pool_replicas(pool);
+}
+
 int exec_replica_count(const json_t *spec)
 {
     int64_t total = 0;
@@ -103,6 +108,14 @@ static void env_put(struct env *e, char *item)
         }
     env_reserve(e, 1);
     e->list[e->count++] = item;
+}
+
+static bool env_has(const struct env *e, const char *name)
+{
+    for (size_t i = 0; i < e->count; i++)
+        if (env_same_name(e->list[i], ty_str_of(name)))
+            return true;
+    return false;
 }
 
 static struct env env_copy(const struct env *from)
@@ -383,14 +396,19 @@ static ty_err build_env(struct ty_arena *a, const struct exec_job *job, struct e
             env_put(&e, cluster_variable(a, "TF_CONFIG", tf_cluster, exec_task_type(r->pool),
                                          r->index, spec));
         env_put(&e, ty_format(a, "RANK=%zu", i));
-        if (r->share.devices)
+        if (r->share.devices) { /* numbers as the driver has them, not as CUDA would sort them */
+            env_put(&e, ty_format(a, "CUDA_DEVICE_ORDER=PCI_BUS_ID"));
             env_put(&e, ty_format(a, "CUDA_VISIBLE_DEVICES=%s", r->share.devices));
+        }
         const json_t *pool = json_array_get(pools_of(job->spec), (size_t)r->pool);
         if (json_object_get(pool, "pythonPackageSpec"))
             env_add_python(&e, python_folder(a, job, r->pool));
         ty_err err = env_add_user(&e, pool, r->pool);
         if (err)
             return err;
+        /* Its default is the maker's own server, and a question for a key that nobody answers. */
+        if (!env_has(&e, "WANDB_BASE_URL") && !env_has(&e, "WANDB_MODE"))
+            env_put(&e, ty_format(a, "WANDB_MODE=offline"));
         for (size_t n = 0; n < e.count; n++)
             if (strlen(e.list[n]) > PLAN_STRING_BYTES)
                 return ty_fail(TY_INVALID_ARGUMENT,
@@ -469,6 +487,7 @@ ty_err exec_plan_build(struct ty_arena *a, const struct ty_config *config,
         .log_limit_bytes = config->log_limit_bytes,
         .log_line_bytes = config->log_line_bytes,
         .log_floor_ns = job->log_floor_ns,
+        .note = job->note,
         .disable_retries = json_is_true(json_object_get(scheduling, "disableRetries")),
         .restart_job_on_worker_restart =
             json_is_true(json_object_get(scheduling, "restartJobOnWorkerRestart")),

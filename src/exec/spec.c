@@ -1,6 +1,6 @@
 /* spec.c -- the plan as the file `spec`: how the server's decisions reach the conductor.
  *
- *   {"format":1, "timeoutMs":…, …, "env":[…],
+ *   {"format":1, "timeoutMs":…, …, "note":"…", "env":[…],
  *    "prepare":{"argv":[…], "env":[…]},
  *    "replicas":[{"pool":0, "index":0, "port":…, "cpuMilli":…, "memoryBytes":…,
  *                  "argv":[…], "env":[…]}]}
@@ -54,6 +54,11 @@ static void add_plan(struct ty_buf *b, const struct exec_plan *plan)
     ty_buf_addf(b, "\"disableRetries\":%s,\"restartJobOnWorkerRestart\":%s,\n",
                 plan->disable_retries ? "true" : "false",
                 plan->restart_job_on_worker_restart ? "true" : "false");
+    if (plan->note) {
+        ty_buf_addz(b, "\"note\":");
+        wire_json_string(b, ty_str_of(plan->note));
+        ty_buf_addz(b, ",\n");
+    }
     add_strings(b, "env", plan->replicas[0].env, common);
     if (plan->prepare) {
         ty_buf_addz(b, ",\n\"prepare\":{");
@@ -146,6 +151,8 @@ static ty_err get_plan(struct ty_arena *a, const json_t *root, struct exec_plan 
     plan->disable_retries = json_is_true(json_object_get(root, "disableRetries"));
     plan->restart_job_on_worker_restart =
         json_is_true(json_object_get(root, "restartJobOnWorkerRestart"));
+    if (json_object_get(root, "note"))
+        plan->note = ty_cstr(a, wire_json_get_str(root, "note"));
     const json_t *replicas = json_object_get(root, "replicas"), *env = json_object_get(root, "env");
     plan->replica_count = json_array_size(replicas);
     plan->replicas = ty_new_array(a, struct exec_replica, plan->replica_count + 1);

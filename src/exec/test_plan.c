@@ -63,6 +63,28 @@ static int clear_arena(void **state)
                                         ":1," HOST("\"c"                                           \
                                                    "\"") "}]}"
 
+#define WITH_ENV(name, value)                                                                      \
+    "{\"workerPoolSpecs\":[{\"replicaCount\":\"1\",\"containerSpec\":{\"imageUri\":\"host\","      \
+    "\"command\":[\"a\"],\"env\":[{\"name\":\"" name "\",\"value\":\"" value "\"}]}}]}"
+
+static void wandb_is_offline_unless_told(void **state)
+{
+    (void)state;
+    struct exec_plan plan;
+    unsetenv("WANDB_MODE");
+    unsetenv("WANDB_BASE_URL");
+    assert_ok(build(GANG, &plan));
+    assert_string_equal(get_env(&plan.replicas[0], "WANDB_MODE"), "offline");
+    assert_ok(build(WITH_ENV("WANDB_BASE_URL", "http://127.0.0.1:1"), &plan));
+    assert_null(get_env(&plan.replicas[0], "WANDB_MODE"));
+    assert_ok(build(WITH_ENV("WANDB_MODE", "disabled"), &plan));
+    assert_string_equal(get_env(&plan.replicas[0], "WANDB_MODE"), "disabled");
+    setenv("WANDB_BASE_URL", "http://127.0.0.1:1", 1);
+    assert_ok(build(GANG, &plan));
+    assert_null(get_env(&plan.replicas[0], "WANDB_MODE"));
+    unsetenv("WANDB_BASE_URL");
+}
+
 static void single_replica(void **state)
 {
     (void)state;
@@ -219,6 +241,11 @@ static void spec_round_trip(void **state)
     assert_ok(build(GANG, &plan));
     assert_ok(spec_write(dirfd, &plan));
     assert_ok(spec_read(&arena, dirfd, &back));
+    assert_null(back.note);
+    plan.note = "Asked for \"much\".";
+    assert_ok(spec_write(dirfd, &plan));
+    assert_ok(spec_read(&arena, dirfd, &back));
+    assert_string_equal(back.note, plan.note);
     assert_int_equal(back.job_id, 17);
     assert_int_equal(back.attempt, 2);
     assert_int_equal(back.timeout_ms, 5000);
@@ -458,6 +485,7 @@ static const struct CMUnitTest tests[] = {
     CASE("plan/python_packages_are_prepared", python_packages_are_prepared),
     CASE("plan/single_replica", single_replica),
     CASE("plan/cluster_variables", cluster_variables),
+    CASE("plan/wandb_is_offline_unless_told", wandb_is_offline_unless_told),
     CASE("plan/huge_spec_is_left_out", huge_spec_is_left_out),
     CASE("plan/bad_specs_name_the_field", bad_specs),
     CASE("plan/counts_and_timeouts", counts_and_timeouts),

@@ -114,6 +114,13 @@ static ty_err read_settings(struct server *s, const char *listen)
     return err;
 }
 
+static void read_machine(struct server *s)
+{
+    machine_host_read(&s->config, &s->host);
+    log_info("server.machine", "cpus=%.1f memory_mb=%" PRId64 " gpus=%d",
+             (double)s->host.cpu_milli / 1000, s->host.memory_bytes >> 20, s->host.device_count);
+}
+
 /* ---- joining the parts ---- */
 
 static void notify_scheduler(void *arg, int64_t job_id)
@@ -142,6 +149,7 @@ static void job_warnings(ty_str body, struct ty_buf *out)
 static ty_err start_http(struct server *s)
 {
     s->vertex = (struct vertex){.config = &s->config,
+                                .host = &s->host,
                                 .store = s->store,
                                 .notify = notify_scheduler,
                                 .notify_arg = s,
@@ -163,6 +171,7 @@ static ty_err start_http(struct server *s)
 static ty_err start_scheduler(struct server *s)
 {
     struct sched_setup setup = {.config = &s->config,
+                                .host = &s->host,
                                 .store = s->store,
                                 .data_dir = s->data_dir,
                                 .url = s->url,
@@ -200,6 +209,8 @@ static ty_err start(struct server *s, const struct server_options *o)
     ty_err err = data_dir_open(s, o->data_dir);
     if (err == TY_OK)
         err = read_settings(s, o->listen);
+    if (err == TY_OK)
+        read_machine(s);
     if (err == TY_OK)
         err = http_peer_init();
     if (err == TY_OK)

@@ -5,6 +5,7 @@
 #include "cloudlog/cloudlog.h"
 #include "http/http.h"
 #include "identity/identity.h"
+#include "machine/machine.h"
 #include "sched/sched.h"
 #include "store/store.h"
 #include "vertex/vertex.h"
@@ -14,6 +15,7 @@
 struct server {
     struct ty_arena arena; /* lives as long as the server; only used while it starts */
     struct ty_config config;
+    struct machine_host host;
     char *data_dir;
     char *url;
     int lock_fd;

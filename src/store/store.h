@@ -71,6 +71,7 @@ struct attempt {
     enum attempt_state state;
     int64_t start_ns, running_ns, end_ns;
     ty_str ports;   /* "20000,20001": one a replica, in order */
+    ty_str devices; /* "0,1;2": accelerators it holds until it has ended, replica by replica */
     ty_str outcome; /* "succeeded", "failed", "cancelled", "timeout", "lost", "fenced"; empty until
                        ended */
     ty_str message; /* why, for people */

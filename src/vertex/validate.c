@@ -328,6 +328,7 @@ void vertex_job_validate(const struct vertex_place *place, const json_t *custom_
                            utf8_chars(name), DISPLAY_NAME_CHARS);
     labels_check(json_object_get(custom_job, "labels"), v);
     pools_check(place, json_object_get(spec, "workerPoolSpecs"), v);
+    vertex_machines_check(place, spec, v);
     scheduling_check(json_object_get(spec, "scheduling"), v);
     if (output != NULL)
         output_check(wire_json_get_str(output, "outputUriPrefix"), v);
