@@ -485,7 +485,7 @@ static void start_preparation(struct conductor *c)
 }
 
 /* Read the plan, open the log, start everybody. */
-static void conductor_start(struct conductor *c)
+static void conductor_start(struct conductor *c, const char *data_dir)
 {
     c->begin_ms = ty_boot_ms();
     c->oom_kills = oom_kills();
@@ -497,8 +497,10 @@ static void conductor_start(struct conductor *c)
         decide(c, "failed", err, true, 0);
         return;
     }
-    c->setup = (struct replica_setup){
-        .dirfd = c->dirfd, .lock_fd = c->lock_fd, .job_id = c->job_id, .attempt = c->attempt};
+    c->setup =
+        (struct replica_setup){.dirfd = c->dirfd,
+                               .lock_fd = c->lock_fd,
+                               .mark = attempt_mark(&c->arena, data_dir, c->job_id, c->attempt)};
     if (getrlimit(RLIMIT_NOFILE, &c->setup.files) == 0) {
         struct rlimit most = {c->setup.files.rlim_max, c->setup.files.rlim_max};
         setrlimit(RLIMIT_NOFILE, &most); /* four descriptors a replica */
@@ -588,7 +590,7 @@ int conductor_run(const char *data_dir, int64_t job_id, int attempt, int peer_fd
     if (err == TY_OK) {
         source_open(&c, &c.listener);
         peers_add(&c, peer_fd);
-        conductor_start(&c);
+        conductor_start(&c, data_dir);
         conductor_loop(&c);
         status = conductor_end(&c);
     } else {

@@ -119,10 +119,9 @@ struct replica {
 };
 /* What all replicas of a conductor share. */
 struct replica_setup {
-    int dirfd;   /* the attempt's folder */
-    int lock_fd; /* the conductor's lock: held = the conductor lives */
-    int64_t job_id;
-    int attempt;
+    int dirfd;           /* the attempt's folder */
+    int lock_fd;         /* the conductor's lock: held = the conductor lives */
+    const char *mark;    /* attempt_mark */
     struct rlimit files; /* the limit the command gets */
 };
 /* "The replica workerpool0-0" or "The preparation"; returns `out`. */
@@ -139,11 +138,13 @@ void replica_signal(struct replica *r, const struct replica_setup *setup, int si
 
 /* ---- processes by their mark (sweep.c) ---- */
 
-/* Signal all processes of an attempt (of one replica, unless it is NULL). Returns how many there
+/* What every process of an attempt has in its environment: TRAINYARD_ATTEMPT=JOB/ATTEMPT/YARD. */
+char *attempt_mark(struct ty_arena *a, const char *data_dir, int64_t job_id, int attempt);
+/* Signal all processes with the mark (of one replica, unless it is NULL). Returns how many there
  * were. */
-int sweep_signal(int64_t job_id, int attempt, const struct exec_replica *replica, int sig);
+int sweep_signal(const char *mark, const struct exec_replica *replica, int sig);
 /* Kill until none is left, or for limit_ms. */
-void sweep_kill(int64_t job_id, int attempt, const struct exec_replica *replica, int64_t limit_ms);
+void sweep_kill(const char *mark, const struct exec_replica *replica, int64_t limit_ms);
 
 /* ---- the conductor (conductor.c, peers.c, output.c) ---- */
 

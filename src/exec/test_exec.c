@@ -123,7 +123,10 @@ static struct exec_look yard_wait(struct yard *y)
 
 static int yard_processes(const struct yard *y)
 {
-    return sweep_signal(y->plan.job_id, y->plan.attempt, NULL, 0);
+    struct ty_arena a = {0};
+    int count = sweep_signal(attempt_mark(&a, y->dir, y->plan.job_id, y->plan.attempt), NULL, 0);
+    ty_arena_clear(&a);
+    return count;
 }
 
 static ty_str yard_log(struct yard *y)
@@ -701,7 +704,7 @@ static void sweep_leaves_nothing(void **state)
     kill_conductor(&y);
     unsetenv("TY_ISOLATION");
     assert_true(left_after(&y, 200) > 0); /* or the sweep would not be tested */
-    exec_attempt_sweep(y.plan.job_id, 1);
+    exec_attempt_sweep(y.dir, y.plan.job_id, 1);
     assert_int_equal(yard_processes(&y), 0);
     yard_close(&y);
 }
