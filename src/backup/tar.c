@@ -263,7 +263,7 @@ static bool header_is_ours(const struct header *h)
            memcmp(h->version, "00", 2) == 0;
 }
 
-/* prefix/name into r->path. False: longer than a path may be (it cannot). */
+/* prefix/name into r->path. */
 static void header_path(struct tar_reader *r, const struct header *h)
 {
     size_t prefix = strnlen(h->prefix, sizeof h->prefix), name = strnlen(h->name, sizeof h->name);
@@ -391,6 +391,9 @@ ty_err tar_next(struct tar_reader *r, struct tar_entry *ret_entry)
         size = pax.size;
     if (h.type == '5' && size != 0)
         return damaged(r, "a folder with content");
+    size_t len = strlen(r->path);
+    if (h.type == '5' && len > 1 && r->path[len - 1] == '/') /* as others write folders */
+        r->path[len - 1] = '\0';
     r->entries++;
     r->left = size;
     r->padding = -size & (TAR_BLOCK - 1);
