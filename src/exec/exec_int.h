@@ -74,6 +74,14 @@ struct rules_answer rules_decide(const struct exec_plan *plan, const struct rule
 /* "The replica workerpool0-0 exited with a non-zero status of 1." */
 void rules_describe(struct ty_buf *b, const struct exec_replica *r, const struct rules_exit *e);
 
+/* ---- what to do about it (hints.c) ---- */
+
+enum hint_when { HINT_STATUS, HINT_SIGNAL, HINT_ERRNO, HINT_MEMORY };
+/* Add " Do this." from hints.def, if there is a row. `lines`: the last that were printed. */
+void hints_add(struct ty_buf *b, enum hint_when when, int number, ty_str lines);
+/* hints_add for the end of a process. */
+void rules_advise(struct ty_buf *b, const struct rules_exit *e, ty_str lines);
+
 /* ---- processes of a replica (replica.c) ---- */
 
 enum isolation { ISOLATION_PID, ISOLATION_USER, ISOLATION_SWEEP };
