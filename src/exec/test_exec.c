@@ -709,6 +709,34 @@ static void sweep_leaves_nothing(void **state)
     yard_close(&y);
 }
 
+/* A yard restored from a backup has the same jobs: it must not end the original's processes. */
+static void sweep_leaves_other_yards_alone(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    assert_ok(exec_yard_id_make(y.dir));
+    char *other = ty_format(&y.arena, "%s/other", y.dir);
+    assert_ok(ty_mkdirs(other, 0700));
+    assert_ok(exec_yard_id_make(other));
+    char *mark = attempt_mark(&y.arena, y.dir, getpid(), 1);
+    pid_t pid = fork();
+    if (pid == 0) {
+        char *const env[] = {mark, NULL};
+        execle("/bin/sleep", "sleep", "100", NULL, env);
+        _exit(127);
+    }
+    assert_true(pid > 0);
+    int64_t deadline = ty_boot_ms() + WAIT_MS;
+    while (sweep_signal(mark, NULL, 0) == 0 && ty_boot_ms() < deadline)
+        pause_ms(5);
+    exec_attempt_sweep(other, getpid(), 1);
+    assert_int_equal(sweep_signal(mark, NULL, 0), 1);
+    assert_int_equal(sweep_signal(mark, NULL, SIGKILL), 1);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    yard_close(&y);
+}
+
 static void sweep_ends_a_job(void **state)
 {
     (void)state;
@@ -825,6 +853,7 @@ static const struct CMUnitTest tests[] = {
     TEST("conductor/kill_leaves_nothing", kill_leaves_nothing),
     TEST("conductor/kill_at_any_moment", kill_at_any_moment),
     TEST("conductor/sweep_leaves_nothing", sweep_leaves_nothing),
+    TEST("sweep/leaves_other_yards_alone", sweep_leaves_other_yards_alone),
     TEST("conductor/sweep_ends_a_job", sweep_ends_a_job),
     TEST("conductor/as_an_ordinary_user", ordinary_user),
     TEST("conductor/crash_at_every_step", crash_at_every_step),
