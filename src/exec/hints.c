@@ -34,7 +34,9 @@ static bool match(ty_str lines, const char *pattern, ty_str *ret_capture)
     if (!star)
         return true;
     ty_str rest = {at + before.len, (size_t)(lines.ptr + lines.len - at) - before.len};
-    const char *end = after.len > 0 ? memmem(rest.ptr, rest.len, after.ptr, after.len) : NULL;
+    if (!after.ptr || after.len == 0) /* a row whose star has no end */
+        return false;
+    const char *end = memmem(rest.ptr, rest.len, after.ptr, after.len);
     const char *newline = memchr(rest.ptr, '\n', rest.len);
     if (!end || (newline && newline < end))
         return false;
