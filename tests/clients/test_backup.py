@@ -2,11 +2,14 @@
 
 One yard is kept busy (jobs come, log, end, are cancelled and deleted) while backups of it are taken; what is restored
 from them is served beside the original, on the same machine, and must hold J1 to J5 by itself."""
+import io
 import os
 import pathlib
+import pty
 import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import tarfile
@@ -224,7 +227,6 @@ def test_other_files(tmp_path, archive):
 
 def rewritten(archive, change, extra=()):
     """The archive by another writer's hand: entries changed, or added before the manifest."""
-    import io
     out = io.BytesIO()
     with tarfile.open(fileobj=io.BytesIO(archive)) as source, tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as target:
         for member in source:
@@ -355,7 +357,6 @@ def test_a_restored_yard_sweeps_only_its_own(tmp_path):
         before = {pid for mark, pid in invariants.marks_alive() if mark == number}
         assert before
         # A cancel that was asked for before the backup: the restored yard finds the attempt lost, and sweeps.
-        import sqlite3
         good(backup(yard, archive))
         other = restored(archive, tmp_path / "two", environment=sweep)
         with sqlite3.connect(other.data / "yard.db") as rows:
@@ -367,3 +368,22 @@ def test_a_restored_yard_sweeps_only_its_own(tmp_path):
             now = {pid for mark, pid in invariants.marks_alive() if mark == number}
             assert before == now
             assert yard.describe(job)["state"] == "JOB_STATE_RUNNING"
+
+
+def test_a_bar_on_a_terminal_only(tmp_path):
+    with Yard(tmp_path / "one") as yard:
+        yard.wait(yard.create("echo", "hello"))
+        assert "[" not in good(backup(yard, tmp_path / "a.tar"))
+        mine, theirs = pty.openpty()
+        process = subprocess.Popen([str(BINARY), "backup", str(tmp_path / "b.tar"), "--data", str(yard.data)], stderr=theirs,
+                                   stdin=subprocess.DEVNULL, env=clean_environment())
+        os.close(theirs)
+        text = b""
+        try:
+            while part := os.read(mine, 4096):
+                text += part
+        except OSError:  # the other end is closed
+            pass
+        assert process.wait(60) == 0
+        assert re.search(rb"backup \[[#.]{24}\] +\d+ %  [\d.]+ \w+  [\d.]+ \w+/s", text), text
+        assert b"Backed up 1 jobs" in text
