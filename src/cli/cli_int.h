@@ -12,7 +12,8 @@
  *   text.c    text of others, for a terminal
  *   pick.c    which job is meant
  *   watch.c   list --watch
- *   jobs.c, logs.c, why.c, config.c, completion.c, env.c, runtimes.c, doctor.c   the commands */
+ *   jobs.c, logs.c, why.c, config.c, completion.c, env.c, runtimes.c, backup.c, doctor.c   the
+ * commands */
 #ifndef TY_CLI_INT_H
 #define TY_CLI_INT_H
 
@@ -252,6 +253,8 @@ int cli_completion(struct cli *c);
 int cli_runtimes_list(struct cli *c);
 int cli_runtimes_add(struct cli *c);
 int cli_runtimes_remove(struct cli *c);
+int cli_backup(struct cli *c);
+int cli_restore(struct cli *c);
 int cli_doctor(struct cli *c);
 int cli_version(struct cli *c);
 int cli_help_show(struct cli *c);

@@ -134,9 +134,17 @@ TY_NODISCARD ty_err exec_attempt_fence(const char *data_dir, int64_t job_id, int
 /* After EXEC_LOST, before anything else uses its ports: wait until no process of the attempt is
  * left (known by the mark in their environment), killing what is there; 10 s at most. The kernel is
  * at it already where there are PID namespaces. */
-void exec_attempt_sweep(int64_t job_id, int attempt);
+void exec_attempt_sweep(const char *data_dir, int64_t job_id, int attempt);
 /* Time of the newest line of an attempt's log; 0 when there is none. */
 int64_t exec_log_last_ns(const char *data_dir, int64_t job_id, int attempt);
+
+/* The yard's own id, data/id, 16 hexadecimal digits; "" if there is none yet. Two yards on one
+ * machine may have the same jobs, one being restored from a backup of the other: whatever names a
+ * job to the machine (marks of processes, control groups, labels of containers) names the yard as
+ * well. */
+const char *exec_yard_id(struct ty_arena *a, const char *data_dir);
+/* Make it, if there is none. */
+TY_NODISCARD ty_err exec_yard_id_make(const char *data_dir);
 
 /* How replicas are held together here: "pid-namespace", "user-namespace" or "sweep". For doctor and
  * the log. */

@@ -74,6 +74,14 @@ struct rules_answer rules_decide(const struct exec_plan *plan, const struct rule
 /* "The replica workerpool0-0 exited with a non-zero status of 1." */
 void rules_describe(struct ty_buf *b, const struct exec_replica *r, const struct rules_exit *e);
 
+/* ---- what to do about it (hints.c) ---- */
+
+enum hint_when { HINT_STATUS, HINT_SIGNAL, HINT_ERRNO, HINT_MEMORY };
+/* Add " Do this." from hints.def, if there is a row. `lines`: the last that were printed. */
+void hints_add(struct ty_buf *b, enum hint_when when, int number, ty_str lines);
+/* hints_add for the end of a process. */
+void rules_advise(struct ty_buf *b, const struct rules_exit *e, ty_str lines);
+
 /* ---- processes of a replica (replica.c) ---- */
 
 enum isolation { ISOLATION_PID, ISOLATION_USER, ISOLATION_SWEEP };
@@ -119,10 +127,9 @@ struct replica {
 };
 /* What all replicas of a conductor share. */
 struct replica_setup {
-    int dirfd;   /* the attempt's folder */
-    int lock_fd; /* the conductor's lock: held = the conductor lives */
-    int64_t job_id;
-    int attempt;
+    int dirfd;           /* the attempt's folder */
+    int lock_fd;         /* the conductor's lock: held = the conductor lives */
+    const char *mark;    /* attempt_mark */
     struct rlimit files; /* the limit the command gets */
 };
 /* "The replica workerpool0-0" or "The preparation"; returns `out`. */
@@ -139,11 +146,13 @@ void replica_signal(struct replica *r, const struct replica_setup *setup, int si
 
 /* ---- processes by their mark (sweep.c) ---- */
 
-/* Signal all processes of an attempt (of one replica, unless it is NULL). Returns how many there
+/* What every process of an attempt has in its environment: TRAINYARD_ATTEMPT=JOB/ATTEMPT/YARD. */
+char *attempt_mark(struct ty_arena *a, const char *data_dir, int64_t job_id, int attempt);
+/* Signal all processes with the mark (of one replica, unless it is NULL). Returns how many there
  * were. */
-int sweep_signal(int64_t job_id, int attempt, const struct exec_replica *replica, int sig);
+int sweep_signal(const char *mark, const struct exec_replica *replica, int sig);
 /* Kill until none is left, or for limit_ms. */
-void sweep_kill(int64_t job_id, int attempt, const struct exec_replica *replica, int64_t limit_ms);
+void sweep_kill(const char *mark, const struct exec_replica *replica, int64_t limit_ms);
 
 /* ---- the conductor (conductor.c, peers.c, output.c) ---- */
 

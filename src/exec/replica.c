@@ -410,7 +410,7 @@ void replica_reap(struct replica *r, const struct replica_setup *setup)
     if (!r->exited)
         r->wait_status = info.si_code == CLD_EXITED ? info.si_status << 8 : info.si_status;
     if (isolation_get() == ISOLATION_SWEEP)
-        sweep_kill(setup->job_id, setup->attempt, r->plan, 5000);
+        sweep_kill(setup->mark, r->plan, 5000);
     r->state = REPLICA_GONE;
 }
 
@@ -419,7 +419,7 @@ void replica_signal(struct replica *r, const struct replica_setup *setup, int si
     if (r->state == REPLICA_GONE)
         return;
     if (sig == SIGTERM && isolation_get() == ISOLATION_SWEEP)
-        sweep_signal(setup->job_id, setup->attempt, r->plan, sig);
+        sweep_signal(setup->mark, r->plan, sig);
     else /* the init passes SIGTERM on; SIGKILL takes all with it, or replica_reap does */
         syscall(SYS_pidfd_send_signal, r->process.fd, sig, NULL, 0);
 }

@@ -61,3 +61,13 @@ void rules_describe(struct ty_buf *b, const struct exec_replica *r, const struct
         ty_buf_addf(b, " after %d restart%s", e->restarts, e->restarts == 1 ? "" : "s");
     ty_buf_addc(b, '.');
 }
+
+void rules_advise(struct ty_buf *b, const struct rules_exit *e, ty_str lines)
+{
+    if (e->out_of_memory && is_kill(e->wait_status))
+        hints_add(b, HINT_MEMORY, 0, lines);
+    else if (WIFEXITED(e->wait_status))
+        hints_add(b, HINT_STATUS, WEXITSTATUS(e->wait_status), lines);
+    else
+        hints_add(b, HINT_SIGNAL, WTERMSIG(e->wait_status), lines);
+}

@@ -123,7 +123,10 @@ static struct exec_look yard_wait(struct yard *y)
 
 static int yard_processes(const struct yard *y)
 {
-    return sweep_signal(y->plan.job_id, y->plan.attempt, NULL, 0);
+    struct ty_arena a = {0};
+    int count = sweep_signal(attempt_mark(&a, y->dir, y->plan.job_id, y->plan.attempt), NULL, 0);
+    ty_arena_clear(&a);
+    return count;
 }
 
 static ty_str yard_log(struct yard *y)
@@ -701,8 +704,36 @@ static void sweep_leaves_nothing(void **state)
     kill_conductor(&y);
     unsetenv("TY_ISOLATION");
     assert_true(left_after(&y, 200) > 0); /* or the sweep would not be tested */
-    exec_attempt_sweep(y.plan.job_id, 1);
+    exec_attempt_sweep(y.dir, y.plan.job_id, 1);
     assert_int_equal(yard_processes(&y), 0);
+    yard_close(&y);
+}
+
+/* A yard restored from a backup has the same jobs: it must not end the original's processes. */
+static void sweep_leaves_other_yards_alone(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    assert_ok(exec_yard_id_make(y.dir));
+    char *other = ty_format(&y.arena, "%s/other", y.dir);
+    assert_ok(ty_mkdirs(other, 0700));
+    assert_ok(exec_yard_id_make(other));
+    char *mark = attempt_mark(&y.arena, y.dir, getpid(), 1);
+    pid_t pid = fork();
+    if (pid == 0) {
+        char *const env[] = {mark, NULL};
+        execle("/bin/sleep", "sleep", "100", NULL, env);
+        _exit(127);
+    }
+    assert_true(pid > 0);
+    int64_t deadline = ty_boot_ms() + WAIT_MS;
+    while (sweep_signal(mark, NULL, 0) == 0 && ty_boot_ms() < deadline)
+        pause_ms(5);
+    exec_attempt_sweep(other, getpid(), 1);
+    assert_int_equal(sweep_signal(mark, NULL, 0), 1);
+    assert_int_equal(sweep_signal(mark, NULL, SIGKILL), 1);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
     yard_close(&y);
 }
 
@@ -822,6 +853,7 @@ static const struct CMUnitTest tests[] = {
     TEST("conductor/kill_leaves_nothing", kill_leaves_nothing),
     TEST("conductor/kill_at_any_moment", kill_at_any_moment),
     TEST("conductor/sweep_leaves_nothing", sweep_leaves_nothing),
+    TEST("sweep/leaves_other_yards_alone", sweep_leaves_other_yards_alone),
     TEST("conductor/sweep_ends_a_job", sweep_ends_a_job),
     TEST("conductor/as_an_ordinary_user", ordinary_user),
     TEST("conductor/crash_at_every_step", crash_at_every_step),

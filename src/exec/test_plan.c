@@ -481,6 +481,92 @@ static void python_packages_are_prepared(void **state)
     assert_null(plan.prepare);
 }
 
+/* ---- what to do about it ---- */
+
+static void hints_fit(void **state)
+{
+    (void)state;
+    static const struct {
+        enum hint_when when;
+        int number;
+        const char *lines, *expected;
+    } rows[] = {
+        {HINT_STATUS, 1, "Traceback\nModuleNotFoundError: No module named 'pandas'",
+         "Its Python has no module 'pandas': install"},
+        {HINT_STATUS, 1, "/usr/bin/python3: No module named trainer", "no module 'trainer'"},
+        {HINT_STATUS, 1, "python3: (ModuleNotFoundError: No module named 'a')", "no module 'a'"},
+        /* The last error is the reason. */
+        {HINT_STATUS, 1,
+         "ModuleNotFoundError: No module named 'first'\nModuleNotFoundError: No module named "
+         "'last'",
+         "no module 'last'"},
+        /* Only where a line begins with it: this is somebody's text. */
+        {HINT_STATUS, 1, "I saw a MemoryError", "The status is the program's own"},
+        {HINT_STATUS, 1, "MemoryError", "more memory than it may have"},
+        /* What it printed is better than what its number may mean. */
+        {HINT_STATUS, 2, "x: error: unrecognized arguments: --a --b", "does not know --a --b:"},
+        {HINT_STATUS, 2, "", "Many programs end with 2"},
+        {HINT_STATUS, 137, "", "SIGKILL (128 + 9)"},
+        {HINT_STATUS, 77, "", "The status is the program's own"},
+        {HINT_SIGNAL, SIGILL, "MemoryError", "This CPU does not know"},
+        {HINT_SIGNAL, SIGUSR2, "", "Nobody but the job itself"},
+        {HINT_ERRNO, ENOENT, "", "There is no such program"},
+        {HINT_ERRNO, EIO, "", ""},
+        {HINT_MEMORY, 0, "", "larger machineType"},
+        /* An open quote, an empty name: no such row, but a whole message all the same. */
+        {HINT_STATUS, 1, "ModuleNotFoundError: No module named 'x", "Its Python lacks a module"},
+        {HINT_STATUS, 1, "ModuleNotFoundError: No module named ''", "Its Python lacks a module"},
+    };
+    for (size_t i = 0; i < TY_COUNT(rows); i++) {
+        struct ty_buf b;
+        ty_buf_init(&b, 4096);
+        ty_buf_addz(&b, "It ended.");
+        hints_add(&b, rows[i].when, rows[i].number, ty_str_of(rows[i].lines));
+        if (!strstr(b.ptr, rows[i].expected) || strchr(b.ptr, '*') || strlen(b.ptr) > 600)
+            fail_msg("row %zu: %s", i, b.ptr);
+        ty_buf_clear(&b);
+    }
+}
+
+/* Every status and signal has something to say. */
+static void hints_for_everything(void **state)
+{
+    (void)state;
+    for (int i = 1; i < 256; i++) {
+        struct ty_buf b;
+        ty_buf_init(&b, 4096);
+        struct rules_exit e = {.wait_status = i << 8};
+        rules_advise(&b, &e, (ty_str){0});
+        assert_true(b.len > 0);
+        ty_buf_clear(&b);
+        e.wait_status = i;
+        if (i <= SIGRTMAX)
+            rules_advise(&b, &e, (ty_str){0});
+        assert_true(b.len > 0 || i > SIGRTMAX);
+        ty_buf_clear(&b);
+    }
+}
+
+/* A yard's id is made once, and part of the mark by which its processes are found. */
+static void mark_names_the_yard(void **state)
+{
+    (void)state;
+    struct ty_arena a = {0};
+    char dir[] = "/tmp/ty-plan-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    assert_string_equal(attempt_mark(&a, NULL, 17, 2), "TRAINYARD_ATTEMPT=17/2");
+    assert_string_equal(attempt_mark(&a, dir, 17, 2), "TRAINYARD_ATTEMPT=17/2");
+    assert_ok(exec_yard_id_make(dir));
+    const char *id = exec_yard_id(&a, dir);
+    assert_int_equal(strlen(id), 16);
+    assert_ok(exec_yard_id_make(dir));
+    assert_string_equal(exec_yard_id(&a, dir), id);
+    assert_string_equal(attempt_mark(&a, dir, 17, 2),
+                        ty_format(&a, "TRAINYARD_ATTEMPT=17/2/%s", id));
+    assert_ok(ty_remove_tree(AT_FDCWD, dir));
+    ty_arena_clear(&a);
+}
+
 static const struct CMUnitTest tests[] = {
     CASE("plan/python_packages_are_prepared", python_packages_are_prepared),
     CASE("plan/single_replica", single_replica),
@@ -496,5 +582,8 @@ static const struct CMUnitTest tests[] = {
     CASE("journal/newer_format_is_refused", journal_newer_format),
     CASE("rules/table", rules_table),
     CASE("rules/words", rules_words),
+    TEST("hints/fit", hints_fit),
+    TEST("hints/for_everything", hints_for_everything),
+    TEST("mark/names_the_yard", mark_names_the_yard),
 };
 TEST_MAIN("exec-plan", tests)

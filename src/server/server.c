@@ -8,6 +8,7 @@
 
 #include "auth/auth.h"
 #include "cloudlog/cloudlog.h"
+#include "exec/exec.h"
 #include "http/http.h"
 #include "identity/identity.h"
 #include "sched/sched.h"
@@ -94,7 +95,9 @@ static ty_err data_dir_open(struct server *s, const char *given)
                        "others may write to '%s', and what is in it runs as you: chmod 700 '%s'",
                        s->data_dir, s->data_dir);
     err = data_dir_lock(s);
-    return err == TY_OK ? data_dir_format(s) : err;
+    if (err == TY_OK)
+        err = data_dir_format(s);
+    return err == TY_OK ? exec_yard_id_make(s->data_dir) : err;
 }
 
 static ty_err read_settings(struct server *s, const char *listen)

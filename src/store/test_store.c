@@ -1019,6 +1019,44 @@ static void fault_at_every_commit(void **state)
     }
 }
 
+/* ---- copies ---- */
+
+static void copy_forgets_what_was_deleted(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    int64_t kept = create_in(&f, JOB_STATE_SUCCEEDED), gone = create_in(&f, JOB_STATE_SUCCEEDED);
+    assert_ok(move_attempt(&f, create(&f), 1, ATTEMPT_STARTED));
+    char to[96];
+    snprintf(to, sizeof(to), "%s/copy", f.dir);
+    assert_int_equal(mkdir(to, 0700), 0);
+    assert_ok(store_copy(f.dir, to));
+    struct operation op;
+    assert_ok(store_job_delete(f.store, &f.arena, PROJECT, REGION, gone, &op));
+
+    struct store *copy;
+    struct store_attempt_id *ids;
+    size_t count = 0, forgotten = 0;
+    int64_t asked[] = {kept, gone};
+    bool there = false;
+    assert_ok(store_open(to, &copy));
+    assert_ok(store_copy_forget(copy, f.dir, asked, TY_COUNT(asked), &forgotten));
+    assert_int_equal(forgotten, 1);
+    assert_ok(store_job_exists(copy, kept, &there));
+    assert_true(there);
+    assert_ok(store_job_exists(copy, gone, &there));
+    assert_false(there);
+    assert_ok(store_attempt_ids(copy, &f.arena, &ids, &count));
+    assert_true(count >= 1);
+    assert_int_equal(ids[count - 1].number, 1);
+    for (size_t i = 0; i < count; i++)
+        assert_true(ids[i].job_id != gone);
+    store_close(copy);
+    check_rows(to);
+    fixture_close(&f);
+}
+
 static const struct CMUnitTest tests[] = {
     TEST("state/names", state_names),
     TEST("state/terminal_is_never_left", state_terminal_is_never_left),
@@ -1047,5 +1085,6 @@ static const struct CMUnitTest tests[] = {
     TEST("crash/at_every_commit", crash_at_every_commit),
     TEST("crash/inside_sqlite", crash_inside_sqlite),
     TEST("fault/at_every_commit", fault_at_every_commit),
+    TEST("copy/forgets_what_was_deleted", copy_forgets_what_was_deleted),
 };
 TEST_MAIN("store", tests)
