@@ -54,6 +54,8 @@ static void add_plan(struct ty_buf *b, const struct exec_plan *plan)
     ty_buf_addf(b, "\"disableRetries\":%s,\"restartJobOnWorkerRestart\":%s,\n",
                 plan->disable_retries ? "true" : "false",
                 plan->restart_job_on_worker_restart ? "true" : "false");
+    ty_buf_addf(b, "\"cgroups\":%s,\"replicaProcesses\":%" PRId64 ",\n",
+                plan->cgroups ? "true" : "false", plan->replica_processes);
     add_strings(b, "env", plan->replicas[0].env, common);
     if (plan->prepare) {
         ty_buf_addz(b, ",\n\"prepare\":{");
@@ -146,6 +148,8 @@ static ty_err get_plan(struct ty_arena *a, const json_t *root, struct exec_plan 
     plan->disable_retries = json_is_true(json_object_get(root, "disableRetries"));
     plan->restart_job_on_worker_restart =
         json_is_true(json_object_get(root, "restartJobOnWorkerRestart"));
+    plan->cgroups = json_is_true(json_object_get(root, "cgroups"));
+    plan->replica_processes = get_int(root, "replicaProcesses");
     const json_t *replicas = json_object_get(root, "replicas"), *env = json_object_get(root, "env");
     plan->replica_count = json_array_size(replicas);
     plan->replicas = ty_new_array(a, struct exec_replica, plan->replica_count + 1);

@@ -97,7 +97,12 @@ void sweep_kill(int64_t job_id, int attempt, const struct exec_replica *replica,
     }
 }
 
-void exec_attempt_sweep(int64_t job_id, int attempt)
+void exec_attempt_sweep(const char *data_dir, int64_t job_id, int attempt)
 {
+    int dirfd;
     sweep_kill(job_id, attempt, NULL, 10000);
+    if (attempt_open(data_dir, job_id, attempt, &dirfd) != TY_OK)
+        return; /* its folder is gone, and what was noted there */
+    cgroup_sweep(dirfd, job_id, attempt);
+    close(dirfd);
 }

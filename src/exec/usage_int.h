@@ -1,0 +1,94 @@
+/* usage_int.h -- control groups and what replicas use: shared by the files of exec. */
+#ifndef TY_EXEC_USAGE_INT_H
+#define TY_EXEC_USAGE_INT_H
+
+#include "exec/exec.h"
+
+#include <sys/resource.h>
+
+/* ---- a control group for each replica (cgroup.c) ---- */
+
+enum cgroup_part { CGROUP_MEMORY, CGROUP_CPU, CGROUP_CPUACCT, CGROUP_PIDS, CGROUP_PARTS };
+
+/* Where groups can be made. Version 2 has one folder for all parts. */
+struct cgroup_place {
+    int version;              /* 1 or 2; 0: nowhere */
+    char *dirs[CGROUP_PARTS]; /* NULL: that controller is not to be had */
+    const char *why;          /* version 0: the reason, a sentence's end */
+};
+/* `root` is "" but for tests: what stands before /proc and before the mounts' paths. */
+void cgroup_find(struct ty_arena *a, const char *root, struct cgroup_place *ret_place);
+/* "cgroup v1", "cgroup v2", or NULL for a place that is none. */
+const char *cgroup_place_name(const struct cgroup_place *place);
+
+enum { CGROUP_NAME_BYTES = 80 };
+/* A group. place NULL: none. It owns no descriptor. */
+struct cgroup {
+    const struct cgroup_place *place;
+    char name[CGROUP_NAME_BYTES];
+    bool memory_limited; /* the kernel holds it to its share of memory */
+    bool processes_limited;
+    bool outside; /* its replica could not enter: it limits and tells nothing */
+};
+/* Make it and set its limits (processes 0: none). On failure nothing is left of it. A limit that
+ * the kernel refuses is no failure: see the two bools. */
+TY_NODISCARD ty_err cgroup_make(struct cgroup *g, const struct cgroup_place *place,
+                                const char *name, const struct exec_share *share,
+                                int64_t processes);
+/* Descriptors through which a child enters the group, to be closed by the caller. */
+TY_NODISCARD ty_err cgroup_doors_open(const struct cgroup *g, int ret_fds[CGROUP_PARTS],
+                                      size_t *ret_count);
+/* In the child: enter. 0, or an errno. */
+int cgroup_enter(const int *fds, size_t count);
+int64_t cgroup_cpu_us(const struct cgroup *g);       /* -1: not told */
+int64_t cgroup_memory_bytes(const struct cgroup *g); /* what reclaim cannot take back; -1 */
+/* How many processes were killed for memory; -1: not told. */
+int64_t cgroup_oom_kills(const struct cgroup *g);
+bool cgroup_processes_refused(const struct cgroup *g); /* a fork failed at the limit */
+/* Its processes. Returns how many there are, at most `most`. */
+size_t cgroup_pids(const struct cgroup *g, pid_t *ret_pids, size_t most);
+/* Kill who is left in it and remove it. */
+void cgroup_remove(struct cgroup *g);
+/* Note in the attempt's folder where its groups will be, before the first is made; and remove all
+ * that a conductor has left there. */
+TY_NODISCARD ty_err cgroup_place_note(const struct cgroup_place *place, int dirfd);
+void cgroup_sweep(int dirfd, int64_t job_id, int attempt);
+
+/* ---- what a replica uses (usage.c) ---- */
+
+enum { USAGE_EVERY_MS = 1000, USAGE_PROCESSES = 512 };
+
+/* One run of a replica: from its start to its end or restart. */
+struct usage {
+    pid_t pid;        /* its init's */
+    int64_t begin_ms; /* CLOCK_BOOTTIME */
+    int64_t cpu_us, memory_bytes, peak_bytes, read_bytes, written_bytes;
+};
+/* Read what it uses now. */
+void usage_look(struct usage *u, const struct cgroup *g);
+/* waitid for its init, with what the kernel says of it and all its descendants. True: reaped, and
+ * `u` is final. */
+bool usage_reap(struct usage *u, const struct cgroup *g, int pidfd, siginfo_t *ret_info);
+
+/* ---- the file of samples (samples.c) ---- */
+
+enum { SAMPLES_BYTES = 16 << 20, SAMPLE_BYTES = 48 };
+
+/* Appends rounds of samples. Zeroed, with fd -1, is closed. */
+struct samples {
+    int fd;
+    int64_t size; /* bytes of whole records */
+    int64_t limit;
+    int every; /* one round in so many is kept */
+    int skip;  /* rounds to leave out before the next one that is kept */
+};
+TY_NODISCARD ty_err samples_add(struct samples *s, int dirfd, const struct exec_sample *round,
+                                size_t count);
+void samples_close(struct samples *s);
+void sample_put(struct ty_buf *b, const struct exec_sample *s);
+/* Whole records up to the first that is not one. At most `rounds` rounds, evenly thinned, the last
+ * one always among them. */
+void samples_parse(struct ty_arena *a, ty_str bytes, size_t rounds,
+                   struct exec_sample **ret_samples, size_t *ret_count);
+
+#endif
