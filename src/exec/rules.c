@@ -68,12 +68,12 @@ void rules_describe(struct ty_buf *b, const struct exec_replica *r, const struct
     if (e->restarts > 0)
         ty_buf_addf(b, " after %d restart%s", e->restarts, e->restarts == 1 ? "" : "s");
     ty_buf_addc(b, '.');
+    char limit[USAGE_TEXT_BYTES];
     if (ran_out_of_memory(e) && e->memory_limit_bytes > 0)
-        ty_buf_addf(
-            b,
-            " Its limit is %.1f GB of memory: use a machine type with more, a smaller batch, "
-            "or fewer workers.",
-            (double)e->memory_limit_bytes / (1 << 30));
+        ty_buf_addf(b,
+                    " Its limit is %s of memory: use a machine type with more, a smaller batch, or "
+                    "fewer workers.",
+                    usage_bytes_text(e->memory_limit_bytes, limit));
     else if (ran_out_of_memory(e))
         ty_buf_addz(b,
                     " The machine had none left: use a smaller batch, or run fewer jobs at once.");

@@ -304,36 +304,36 @@ void usage_note(struct conductor *c, struct replica *r)
     cgroup_remove(&r->cgroup);
 }
 
-/* "1.2 GB", as machine types count it: 1024s. */
-static const char *bytes_text(int64_t bytes, char out[32])
+const char *usage_bytes_text(int64_t bytes, char out[USAGE_TEXT_BYTES])
 {
     static const char *const units[] = {"bytes", "KB", "MB", "GB", "TB"};
     double value = (double)bytes;
     size_t unit = 0;
     for (; value >= 1024 && unit + 1 < TY_COUNT(units); unit++)
         value /= 1024;
-    snprintf(out, 32, "%.*f %s", unit == 0 || value >= 100 ? 0 : 1, value, units[unit]);
+    snprintf(out, USAGE_TEXT_BYTES, "%.*f %s", unit == 0 || value >= 100 ? 0 : 1, value,
+             units[unit]);
     return out;
 }
 
 static void limit_text(const struct exec_used *used, char out[64])
 {
-    char limit[32];
+    char limit[USAGE_TEXT_BYTES];
     out[0] = '\0';
     if (used->limit_bytes > 0)
-        snprintf(out, 64, "; limit %s %s", bytes_text(used->limit_bytes, limit),
+        snprintf(out, 64, "; limit %s %s", usage_bytes_text(used->limit_bytes, limit),
                  used->limit_enforced ? "enforced" : "not enforced");
 }
 
 void usage_say_used(struct conductor *c)
 {
     const struct exec_used *sum = &c->usage.sum;
-    char peak[32], limit[64];
+    char peak[USAGE_TEXT_BYTES], limit[64];
     if (sum->method.len == 0) /* nothing ran */
         return;
     limit_text(sum, limit);
     output_say(c, "Used: %.1f CPU seconds, %s peak memory%s, %.1f s wall (" TY_STR_FMT "%s).",
-               (double)sum->cpu_us / 1e6, bytes_text(sum->peak_bytes, peak),
+               (double)sum->cpu_us / 1e6, usage_bytes_text(sum->peak_bytes, peak),
                c->replica_count > 1 ? " of the largest replica" : "",
                (double)(ty_boot_ms() - c->begin_ms) / 1e3, TY_STR_ARG(sum->method), limit);
     output_say(c, c->replica_count == 1 ? "Released 1 replica." : "Released %zu replicas.",
@@ -366,8 +366,8 @@ void usage_say_provisioned(struct conductor *c)
     const struct exec_replica *chief = &c->plan.replicas[0];
     const struct cgroup *g = &c->replicas[0].cgroup;
     const char *group = cgroup_place_name(g->place);
-    char limit[32], words[256] = "";
-    bytes_text(chief->share.memory_bytes, limit);
+    char limit[USAGE_TEXT_BYTES], words[256] = "";
+    usage_bytes_text(chief->share.memory_bytes, limit);
     if (group && g->memory_limited)
         snprintf(words, sizeof words, " (%s, memory limit %s enforced)", group, limit);
     else if (chief->share.memory_bytes > 0)

@@ -56,7 +56,7 @@ void cgroup_sweep(int dirfd, int64_t job_id, int attempt);
 
 /* ---- what a replica uses (usage.c) ---- */
 
-enum { USAGE_EVERY_MS = 1000, USAGE_PROCESSES = 512 };
+enum { USAGE_EVERY_MS = 1000, USAGE_PROCESSES = 512, USAGE_TEXT_BYTES = 32 };
 
 /* One run of a replica: from its start to its end or restart. */
 struct usage {
@@ -69,6 +69,9 @@ void usage_look(struct usage *u, const struct cgroup *g);
 /* waitid for its init, with what the kernel says of it and all its descendants. True: reaped, and
  * `u` is final. */
 bool usage_reap(struct usage *u, const struct cgroup *g, int pidfd, siginfo_t *ret_info);
+
+/* "1.2 GB", as machine types count it: 1024s. Returns out. */
+const char *usage_bytes_text(int64_t bytes, char out[USAGE_TEXT_BYTES]);
 
 /* ---- the file of samples (samples.c) ---- */
 
