@@ -201,25 +201,28 @@ static void vacate(struct ty_arena *a, const char *dir)
         (void)write_text(dir, "cgroup.subtree_control", wanted[i]);
 }
 
+static void take_v2(char *dir, ty_str controllers, struct cgroup_place *place)
+{
+    place->version = 2;
+    place->dirs[CGROUP_MEMORY] = has_word(controllers, ' ', "memory") ? dir : NULL;
+    place->dirs[CGROUP_PIDS] = has_word(controllers, ' ', "pids") ? dir : NULL;
+    place->dirs[CGROUP_CPU] = has_word(controllers, ' ', "cpu") ? dir : NULL;
+    place->dirs[CGROUP_CPUACCT] = dir; /* cpu.stat is there without a controller */
+}
+
 /* Does `dir` hand controllers down to groups that we may make? */
 static bool try_v2(struct ty_arena *a, const char *dir, struct cgroup_place *place)
 {
     ty_str handed = read_text(a, dir, "cgroup.subtree_control");
-    bool memory = has_word(handed, ' ', "memory"), pids = has_word(handed, ' ', "pids");
-    if (!memory && !pids)
+    if (!has_word(handed, ' ', "memory") && !has_word(handed, ' ', "pids"))
         return false;
     if (access(dir, W_OK) != 0 || access(ty_format(a, "%s/cgroup.procs", dir), W_OK) != 0)
         return false;
-    char *copy = ty_cstr(a, ty_str_of(dir));
-    place->version = 2;
-    place->dirs[CGROUP_MEMORY] = memory ? copy : NULL;
-    place->dirs[CGROUP_PIDS] = pids ? copy : NULL;
-    place->dirs[CGROUP_CPU] = has_word(handed, ' ', "cpu") ? copy : NULL;
-    place->dirs[CGROUP_CPUACCT] = copy; /* cpu.stat is there without a controller */
+    take_v2(ty_cstr(a, ty_str_of(dir)), handed, place);
     return true;
 }
 
-static void find_v2(struct ty_arena *a, const char *root, ty_str own, ty_str mounts,
+static void find_v2(struct ty_arena *a, const char *root, bool settle, ty_str own, ty_str mounts,
                     struct cgroup_place *place)
 {
     ty_str line, path = own_path(own, "");
@@ -237,8 +240,14 @@ static void find_v2(struct ty_arena *a, const char *root, ty_str own, ty_str mou
         return;
     }
     if (!ty_str_ends(ty_str_of(dir), ty_str_of(self_name)) && strlen(dir) > top &&
-        access(dir, W_OK) == 0 && all_ours(a, root, dir))
-        vacate(a, dir);
+        access(dir, W_OK) == 0 && all_ours(a, root, dir)) {
+        if (settle)
+            vacate(a, dir);
+        else
+            take_v2(dir, given, place);
+    }
+    if (place->version == 2)
+        return;
     for (int i = 0; i < LEVELS && strlen(dir) >= top; i++) {
         if (try_v2(a, dir, place) || (slash = strrchr(dir, '/')) == NULL)
             return;
@@ -246,21 +255,27 @@ static void find_v2(struct ty_arena *a, const char *root, ty_str own, ty_str mou
     }
 }
 
-void cgroup_find(struct ty_arena *a, const char *root, struct cgroup_place *ret_place)
+void cgroup_find_in(struct ty_arena *a, const char *root, bool settle, ty_str own, ty_str mounts,
+                    struct cgroup_place *ret_place)
 {
     struct cgroup_place place = {.why = "no cgroup that this user may write to"};
-    const char *proc = ty_format(a, "%s/proc/self", root);
-    ty_str own = read_text(a, proc, "cgroup"), mounts = read_text(a, proc, "mountinfo");
-    find_v2(a, root, own, mounts, &place);
+    find_v2(a, root, settle, own, mounts, &place);
     if (place.version == 0)
         find_v1(a, root, own, mounts, &place);
     *ret_place = place;
 }
 
+void cgroup_find(struct ty_arena *a, const char *root, bool settle, struct cgroup_place *ret_place)
+{
+    const char *proc = ty_format(a, "%s/proc/self", root);
+    ty_str own = read_text(a, proc, "cgroup"), mounts = read_text(a, proc, "mountinfo");
+    cgroup_find_in(a, root, settle, own, mounts, ret_place);
+}
+
 const char *exec_cgroups(struct ty_arena *a, bool *ret_memory)
 {
     struct cgroup_place place;
-    cgroup_find(a, "", &place);
+    cgroup_find(a, "", false, &place);
     *ret_memory = place.dirs[CGROUP_MEMORY] != NULL;
     if (place.version == 0)
         return place.why;

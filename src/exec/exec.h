@@ -123,6 +123,7 @@ struct exec_used {
     int64_t limit_bytes;               /* its share of memory; 0: none */
     bool limit_enforced;
     ty_str method; /* how it was measured: "cgroup v1", ... */
+    int64_t end_ns;
     struct exec_used *next;
 };
 /* What journal and lock say. Strings from the arena. */

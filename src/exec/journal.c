@@ -188,7 +188,8 @@ static void add_used(struct ty_arena *a, const struct record *r, struct exec_loo
                             .written_bytes = record_get_int(a, r, "written"),
                             .limit_bytes = record_get_int(a, r, "limit"),
                             .limit_enforced = record_get_int(a, r, "enforced") == 1,
-                            .method = record_get(a, r, "method")};
+                            .method = record_get(a, r, "method"),
+                            .end_ns = r->time_ns};
     *(look->used_last ? &look->used_last->next : &look->used) = u;
     look->used_last = u;
 }

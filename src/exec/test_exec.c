@@ -54,7 +54,7 @@ static void check_conductor_log(struct yard *y)
 static void check_groups(struct yard *y)
 {
     struct cgroup_place place;
-    cgroup_find(&y->arena, "", &place);
+    cgroup_find(&y->arena, "", false, &place);
     for (int i = 0; i < CGROUP_PARTS; i++)
         for (size_t k = 0; place.dirs[i] && k < y->plan.replica_count; k++) {
             const struct exec_replica *r = &y->plan.replicas[k];
@@ -801,8 +801,10 @@ static void kill_at_any_moment(void **state)
         struct exec_look look = yard_wait(&y);
         assert_true(look.phase == EXEC_ABSENT || look.phase == EXEC_LOST);
         assert_int_equal(left_after(&y, 5000), 0);
+        check_groups(&y);
         close(y.fd);
         y.fd = -1;
+        y.plan.replica_count = 0;
         ty_arena_clear(&y.arena);
     }
     yard_close(&y);

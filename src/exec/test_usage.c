@@ -77,7 +77,7 @@ static void v1_is_found(void **state)
     struct cgroup_place place;
     tree_open(&t);
     make_v1(&t);
-    cgroup_find(&t.arena, t.root, &place);
+    cgroup_find(&t.arena, t.root, true, &place);
     assert_int_equal(place.version, 1);
     assert_string_equal(cgroup_place_name(&place), "cgroup v1");
     assert_string_equal(place.dirs[CGROUP_MEMORY], tree_path(&t, "cg/memory/y"));
@@ -110,7 +110,7 @@ static void v2_is_found_above(void **state)
     tree_open(&t);
     make_v2(&t, "/app.slice/own.scope");
     put(&t, "proc/10/exe", "a shell");
-    cgroup_find(&t.arena, t.root, &place);
+    cgroup_find(&t.arena, t.root, true, &place);
     assert_int_equal(place.version, 2);
     assert_string_equal(place.dirs[CGROUP_MEMORY], tree_path(&t, "cg/app.slice"));
     assert_string_equal(place.dirs[CGROUP_PIDS], tree_path(&t, "cg/app.slice"));
@@ -133,7 +133,10 @@ static void v2_own_cgroup_is_vacated(void **state)
     put(&t, "proc/20/here", "");
     assert_int_equal(link(tree_path(&t, "proc/self/exe"), tree_path(&t, "proc/10/exe")), 0);
     assert_int_equal(link(tree_path(&t, "proc/self/exe"), tree_path(&t, "proc/20/exe")), 0);
-    cgroup_find(&t.arena, t.root, &place);
+    cgroup_find(&t.arena, t.root, false, &place); /* looking alone changes nothing */
+    assert_string_equal(place.dirs[CGROUP_CPU], tree_path(&t, "cg/app.slice/own.scope"));
+    assert_file(&t, "cg/app.slice/own.scope/cgroup.subtree_control", "");
+    cgroup_find(&t.arena, t.root, true, &place);
     assert_file(&t, "cg/app.slice/own.scope/trainyard-self/cgroup.procs", "20");
     assert_file(&t, "cg/app.slice/own.scope/cgroup.subtree_control", "+cpu"); /* the last write */
     /* What the kernel makes of it. */
@@ -141,7 +144,7 @@ static void v2_own_cgroup_is_vacated(void **state)
     put(&t, "cg/app.slice/own.scope/trainyard-self/cgroup.controllers", "cpu memory pids\n");
     put(&t, "cg/app.slice/own.scope/trainyard-self/cgroup.procs", "10\n20\n");
     put(&t, "proc/self/cgroup", "0::/app.slice/own.scope/trainyard-self\n");
-    cgroup_find(&t.arena, t.root, &place);
+    cgroup_find(&t.arena, t.root, true, &place);
     assert_int_equal(place.version, 2);
     assert_string_equal(place.dirs[CGROUP_CPU], tree_path(&t, "cg/app.slice/own.scope"));
     tree_close(&t);
@@ -153,12 +156,12 @@ static void none_is_said(void **state)
     struct tree t;
     struct cgroup_place place;
     tree_open(&t);
-    cgroup_find(&t.arena, t.root, &place);
+    cgroup_find(&t.arena, t.root, true, &place);
     assert_int_equal(place.version, 0);
     assert_non_null(strstr(place.why, "may write"));
     put(&t, "proc/self/cgroup", "0::/\n");
     put(&t, "proc/self/mountinfo", "garbage\n30 23 0:26 / /cg rw - cgroup2 cgroup2 rw\n");
-    cgroup_find(&t.arena, t.root, &place);
+    cgroup_find(&t.arena, t.root, true, &place);
     assert_int_equal(place.version, 0);
     assert_non_null(strstr(place.why, "neither memory nor pids"));
     assert_null(cgroup_place_name(&place));
@@ -174,7 +177,7 @@ static void v1_limits_and_counts(void **state)
     pid_t pids[8];
     tree_open(&t);
     make_v1(&t);
-    cgroup_find(&t.arena, t.root, &place);
+    cgroup_find(&t.arena, t.root, true, &place);
     put(&t, "cg/memory/y/trainyard-1-1-0-0/memory.limit_in_bytes", "");
     put(&t, "cg/memory/y/trainyard-1-1-0-0/memory.memsw.limit_in_bytes", "");
     put(&t, "cg/memory/y/trainyard-1-1-0-0/memory.stat",
@@ -271,7 +274,7 @@ static void real_group_kills_for_memory(void **state)
     int fds[CGROUP_PARTS], status;
     size_t count;
     tree_open(&t);
-    cgroup_find(&t.arena, "", &place);
+    cgroup_find(&t.arena, "", false, &place);
     if (!place.dirs[CGROUP_MEMORY]) {
         tree_close(&t);
         skip();
@@ -312,7 +315,7 @@ static void real_group_is_swept(void **state)
     int fds[CGROUP_PARTS], status;
     size_t count;
     tree_open(&t);
-    cgroup_find(&t.arena, "", &place);
+    cgroup_find(&t.arena, "", false, &place);
     if (place.version == 0) {
         tree_close(&t);
         skip();

@@ -350,7 +350,7 @@ void usage_begin(struct conductor *c)
         c->usage.place.why = "cgroups = off in trainyard.conf";
         return;
     }
-    cgroup_find(&c->arena, "", &c->usage.place);
+    cgroup_find(&c->arena, "", true, &c->usage.place);
     if (c->usage.place.version == 0)
         return;
     if (cgroup_place_note(&c->usage.place, c->dirfd) == TY_OK) {

@@ -16,8 +16,12 @@ struct cgroup_place {
     char *dirs[CGROUP_PARTS]; /* NULL: that controller is not to be had */
     const char *why;          /* version 0: the reason, a sentence's end */
 };
-/* `root` is "" but for tests: what stands before /proc and before the mounts' paths. */
-void cgroup_find(struct ty_arena *a, const char *root, struct cgroup_place *ret_place);
+/* `root` is "" but for tests: what stands before /proc and before the mounts' paths. `settle`: make
+ * our own cgroup a place if it can be one; else only say so. */
+void cgroup_find(struct ty_arena *a, const char *root, bool settle, struct cgroup_place *ret_place);
+/* The same by the texts of /proc/self/cgroup and mountinfo. */
+void cgroup_find_in(struct ty_arena *a, const char *root, bool settle, ty_str own, ty_str mounts,
+                    struct cgroup_place *ret_place);
 /* "cgroup v1", "cgroup v2", or NULL for a place that is none. */
 const char *cgroup_place_name(const struct cgroup_place *place);
 

@@ -154,7 +154,8 @@ static ty_err start_http(struct server *s)
         (struct cloudlog){.store = s->store, .data_dir = s->data_dir, .warnings = job_warnings};
     s->identity = (struct identity){.project = default_project, .region = default_region};
     struct http_routes tables[] = {vertex_routes(&s->vertex), cloudlog_routes(&s->cloudlog),
-                                   identity_routes(&s->identity), status_routes(s), why_routes(s)};
+                                   identity_routes(&s->identity), status_routes(s), why_routes(s),
+                                   usage_routes(s)};
     ty_err err = http_router_new(tables, TY_COUNT(tables), &s->router);
     if (err == TY_OK)
         err = http_server_start(&s->config, ty_format(&s->arena, "%s/sock", s->data_dir), s->router,
