@@ -85,30 +85,37 @@ static void add_plots(struct ty_arena *a, struct ty_buf *b, const json_t *replic
 
 /* ---- tables ---- */
 
+/* "; limit 16.0 GB enforced", of an attempt or a replica. */
+static const char *limit_text(struct ty_arena *a, const json_t *of)
+{
+    double limit = number(of, "memoryLimitBytes");
+    if (limit == 0)
+        return "";
+    return ty_format(a, "; limit %s %s", bytes_text(a, limit),
+                     json_is_true(json_object_get(of, "memoryLimitEnforced")) ? "enforced"
+                                                                              : "not enforced");
+}
+
 /* What it uses just now, or how it was measured when it has ended. */
-static const char *now_text(struct ty_arena *a, const json_t *replica)
+static const char *now_text(struct ty_arena *a, const json_t *attempt, const json_t *replica)
 {
     const json_t *samples = json_object_get(replica, "samples");
     size_t count = json_array_size(samples);
     ty_str method = wire_json_get_str(replica, "method");
-    double limit = number(replica, "memoryLimitBytes");
     if (!json_is_true(json_object_get(replica, "ended")) && count > 0)
-        return ty_format(a, "now %.2f CPUs, %s", count > 1 ? cpus_between(samples, count - 1) : 0,
-                         bytes_text(a, sample_at(samples, count - 1, AT_MEMORY)));
+        return ty_format(a, "now %.2f CPUs, %s%s", count > 1 ? cpus_between(samples, count - 1) : 0,
+                         bytes_text(a, sample_at(samples, count - 1, AT_MEMORY)),
+                         limit_text(a, attempt));
     if (method.len == 0)
         return "by its samples: no receipt, its supervisor was killed";
-    if (limit == 0)
-        return ty_cstr(a, method);
-    return ty_format(a, TY_STR_FMT "; limit %s %s", TY_STR_ARG(method), bytes_text(a, limit),
-                     json_is_true(json_object_get(replica, "memoryLimitEnforced"))
-                         ? "enforced"
-                         : "not enforced");
+    return ty_format(a, TY_STR_FMT "%s", TY_STR_ARG(method), limit_text(a, replica));
 }
 
-static void add_table(struct ty_arena *a, struct ty_buf *b, const json_t *replicas)
+static void add_table(struct ty_arena *a, struct ty_buf *b, const json_t *attempt)
 {
     static const char *const head[COLUMNS] = {
         "REPLICA", "CPU_SECONDS", "PEAK_MEMORY", "WALL_SECONDS", "READ", "WRITTEN", "MEASURED"};
+    const json_t *replicas = json_object_get(attempt, "replicas");
     size_t count = json_array_size(replicas), shown = count < SHOWN_ROWS ? count : SHOWN_ROWS;
     ty_str *cells = ty_new_array(a, ty_str, (shown + 1) * COLUMNS);
     for (size_t k = 0; k < COLUMNS; k++)
@@ -122,7 +129,7 @@ static void add_table(struct ty_arena *a, struct ty_buf *b, const json_t *replic
         row[3] = ty_str_of(ty_format(a, "%.1f", number(r, "wallSeconds")));
         row[4] = ty_str_of(bytes_text(a, number(r, "readBytes")));
         row[5] = ty_str_of(bytes_text(a, number(r, "writtenBytes")));
-        row[6] = ty_str_of(now_text(a, r));
+        row[6] = ty_str_of(now_text(a, attempt, r));
     }
     cli_table_add(a, b, cells, shown + 1, COLUMNS);
     if (shown < count)
@@ -139,7 +146,7 @@ void cli_usage_receipt(struct ty_arena *a, struct ty_buf *b, const json_t *usage
             continue;
         if (json_array_size(attempts) > 1)
             ty_buf_addf(b, "Attempt %.0f:\n", number(attempt, "attempt"));
-        add_table(a, b, replicas);
+        add_table(a, b, attempt);
     }
 }
 

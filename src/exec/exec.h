@@ -138,6 +138,7 @@ struct exec_look {
     int error_code;
     ty_str message;
     struct exec_used *used, *used_last; /* receipts, in the order of the ends; NULL: none yet */
+    struct exec_used provisioned;       /* the chief's limit and method, known from its start on */
 };
 TY_NODISCARD ty_err exec_attempt_look(struct ty_arena *a, const char *data_dir, int64_t job_id,
                                       int attempt, struct exec_look *ret_look);

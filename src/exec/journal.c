@@ -2,7 +2,8 @@
  *
  *   5a3c9e01 1795000000123456789 begin format=1\n
  *   |        |                   |     key=value, values percent-escaped
- *   |        |                   begin, preparing, running, restart, used, end; or fenced, alone
+ *   |        |                   begin, preparing, provisioned, running, restart, used, end;
+ *   |        |                   or fenced, alone
  *   |        nanoseconds since 1970
  *   crc32 of the rest of the line, hexadecimal
  *
@@ -204,6 +205,10 @@ static void apply(struct ty_arena *a, const struct record *r, struct exec_look *
         look->preparing_ns = r->time_ns;
     } else if (ty_str_is(r->kind, "restart")) {
         look->restarts++;
+    } else if (ty_str_is(r->kind, "provisioned")) {
+        look->provisioned.limit_bytes = record_get_int(a, r, "limit");
+        look->provisioned.limit_enforced = record_get_int(a, r, "enforced") == 1;
+        look->provisioned.method = record_get(a, r, "method");
     } else if (ty_str_is(r->kind, "used")) {
         add_used(a, r, look);
     } else if (ty_str_is(r->kind, "fenced")) {

@@ -361,6 +361,19 @@ void usage_begin(struct conductor *c)
     log_warn("conductor.cgroup", "job=%" PRId64 " error='%s'", c->job_id, ty_err_message());
 }
 
+/* For who asks while it runs; its receipt comes at the end. */
+static void note_provisioned(struct conductor *c, const struct cgroup *g)
+{
+    struct ty_buf b;
+    ty_buf_init(&b, 256);
+    journal_field_int(&b, "limit", c->plan.replicas[0].share.memory_bytes);
+    journal_field_int(&b, "enforced", g->memory_limited);
+    journal_field(&b, "method", ty_str_of(method_of(&c->replicas[0])));
+    if (journal_add(&c->journal, "provisioned", ty_buf_str(&b)) != TY_OK)
+        log_warn("conductor.journal", "job=%" PRId64 " error='%s'", c->job_id, ty_err_message());
+    ty_buf_clear(&b);
+}
+
 void usage_say_provisioned(struct conductor *c)
 {
     const struct exec_replica *chief = &c->plan.replicas[0];
@@ -375,6 +388,7 @@ void usage_say_provisioned(struct conductor *c)
                  group ? "the cgroup has no memory controller" : c->usage.place.why);
     else if (group)
         snprintf(words, sizeof words, " (%s)", group);
+    note_provisioned(c, g);
     output_say(c, "Provisioned %zu replica%s%s.", c->plan.replica_count,
                c->plan.replica_count == 1 ? "" : "s", words);
 }

@@ -1,7 +1,8 @@
 /* usage.c -- GET /trainyard/v1/projects/{project}/jobs/{job}/usage: receipts of a job's attempts,
  * and the samples of one of them, for `trainyard usage` and `describe`.
  *
- *   {"name":…, "state":…, "attempts":[{"attempt":1, "ended":true, "replicas":[
+ *   {"name":…, "state":…, "attempts":[{"attempt":1, "ended":true, "memoryLimitBytes":…,
+ *     "memoryLimitEnforced":true, "method":"cgroup v1", "replicas":[
  *      {"replica":"workerpool0-0", "runs":1, "ended":true, "cpuSeconds":1.5, "wallSeconds":2.1,
  *       "peakMemoryBytes":…, "readBytes":…, "writtenBytes":…, "memoryLimitBytes":…,
  *       "memoryLimitEnforced":true, "method":"cgroup v1",
@@ -113,6 +114,16 @@ static void add_samples(struct ty_buf *b, const struct exec_used *who,
     ty_buf_addc(b, ']');
 }
 
+/* How it is measured and held to its memory, if that is known. */
+static void add_limit(struct ty_buf *b, const struct exec_used *u)
+{
+    if (u->method.len == 0)
+        return;
+    ty_buf_addf(b, ",\"memoryLimitBytes\":%" PRId64 ",\"memoryLimitEnforced\":%s,\"method\":",
+                u->limit_bytes, u->limit_enforced ? "true" : "false");
+    wire_json_string(b, u->method);
+}
+
 static void add_replica(struct ty_buf *b, const struct total *t, bool alive)
 {
     const struct exec_used *u = &t->used;
@@ -126,11 +137,7 @@ static void add_replica(struct ty_buf *b, const struct total *t, bool alive)
                 ",\"writtenBytes\":%" PRId64,
                 t->runs, alive && t->last ? "false" : "true", (double)u->cpu_us / 1e6,
                 (double)u->wall_ms / 1e3, u->peak_bytes, u->read_bytes, u->written_bytes);
-    if (u->method.len > 0) {
-        ty_buf_addf(b, ",\"memoryLimitBytes\":%" PRId64 ",\"memoryLimitEnforced\":%s,\"method\":",
-                    u->limit_bytes, u->limit_enforced ? "true" : "false");
-        wire_json_string(b, u->method);
-    }
+    add_limit(b, u);
 }
 
 static int total_compare(const void *pa, const void *pb)
@@ -170,8 +177,10 @@ static ty_err add_attempt(struct server *s, struct ty_arena *a, struct ty_buf *b
     for (size_t i = 0; i < count; i++)
         add_sample(total_of(&totals, samples[i].pool, samples[i].index), &samples[i]);
     bool alive = look.phase == EXEC_ALIVE;
-    ty_buf_addf(b, "%s{\"attempt\":%d,\"ended\":%s,\"replicas\":[", attempt > 1 ? "," : "", attempt,
+    ty_buf_addf(b, "%s{\"attempt\":%d,\"ended\":%s", attempt > 1 ? "," : "", attempt,
                 alive || look.phase == EXEC_ABSENT ? "false" : "true");
+    add_limit(b, &look.provisioned);
+    ty_buf_addz(b, ",\"replicas\":[");
     struct total **sorted = totals_sort(&totals);
     for (size_t i = 0; i < totals.count; i++) {
         total_finish(sorted[i], &look);

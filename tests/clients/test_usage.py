@@ -120,6 +120,7 @@ def test_samples_while_it_runs(usage_yard):
     assert times == sorted(set(times)) and cpu == sorted(cpu) and cpu[-1] > cpu[0]
     assert len(usage(usage_yard, name, "?points=2")["attempts"][0]["replicas"][0]["samples"]) <= 2
     text = usage_yard.trainyard("usage", name).stdout
+    assert usage(usage_yard, name)["attempts"][0]["method"]
     assert "workerpool0-0" in text and "now " in text and "CPU    " in text and "█" in text
     usage_yard.cancel(name)
     assert usage_yard.wait(name)["state"] == "JOB_STATE_CANCELLED"
