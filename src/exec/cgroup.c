@@ -258,10 +258,13 @@ static void find_v2(struct ty_arena *a, const char *root, bool settle, ty_str ow
 void cgroup_find_in(struct ty_arena *a, const char *root, bool settle, ty_str own, ty_str mounts,
                     struct cgroup_place *ret_place)
 {
-    struct cgroup_place place = {.why = "no cgroup that this user may write to"};
+    static const char refused[] = "no cgroup that this user may write to";
+    struct cgroup_place place = {.why = refused};
     find_v2(a, root, settle, own, mounts, &place);
     if (place.version == 0)
         find_v1(a, root, own, mounts, &place);
+    if (own_path(own, "memory").len > 0) /* version 1 has what version 2 lacks here */
+        place.why = refused;
     *ret_place = place;
 }
 
@@ -359,35 +362,55 @@ ty_err cgroup_make(struct cgroup *g, const struct cgroup_place *place, const cha
     return TY_OK;
 }
 
-ty_err cgroup_doors_open(const struct cgroup *g, int ret_fds[CGROUP_PARTS], size_t *ret_count)
+static ty_err open_door(const char *path, int flags, int *ret_fd)
 {
-    char dir[PATH_MAX], path[PATH_MAX];
-    size_t count = 0;
-    for (int i = 0; i < CGROUP_PARTS; i++) {
-        if (!part_is_own(g->place, i))
-            continue;
-        snprintf(path, sizeof path, "%s/cgroup.procs", group_dir(g, i, dir));
-        int fd = open(path, O_WRONLY | O_CLOEXEC);
-        if (fd < 0) {
-            ty_err err = ty_fail_errno(errno, "cannot open '%s'", path);
-            while (count > 0)
-                close(ret_fds[--count]);
-            return err;
-        }
-        ret_fds[count++] = fd;
-    }
-    *ret_count = count;
+    int fd = open(path, flags | O_CLOEXEC);
+    if (fd < 0)
+        return ty_fail_errno(errno, "cannot open '%s'", path);
+    *ret_fd = fd;
     return TY_OK;
 }
 
-int cgroup_enter(const int *fds, size_t count)
+ty_err cgroup_doors_open(const struct cgroup *g, struct cgroup_doors *ret_doors)
 {
-    for (size_t i = 0; i < count; i++) {
+    struct cgroup_doors doors = {.folder = -1};
+    char dir[PATH_MAX], path[PATH_MAX];
+    ty_err err = TY_OK;
+    for (int i = 0; i < CGROUP_PARTS && err == TY_OK; i++) {
+        if (!part_is_own(g->place, i))
+            continue;
+        group_dir(g, i, dir);
+        snprintf(path, sizeof path, "%s/tasks", dir);
+        if (g->place->version == 2)
+            err = open_door(dir, O_RDONLY | O_DIRECTORY, &doors.folder);
+        else
+            err = open_door(path, O_WRONLY, &doors.tasks[doors.count]);
+        doors.count += err == TY_OK && g->place->version == 1;
+    }
+    if (err)
+        cgroup_doors_close(&doors);
+    else
+        *ret_doors = doors;
+    return err;
+}
+
+int cgroup_doors_enter(const struct cgroup_doors *doors)
+{
+    for (size_t i = 0; i < doors->count; i++) {
         errno = 0;
-        if (ty_write_all(fds[i], "0", 1) != TY_OK) /* 0: whoever writes it */
+        if (ty_write_all(doors->tasks[i], "0", 1) != TY_OK) /* 0: whoever writes it */
             return errno ? errno : EIO;
     }
     return 0;
+}
+
+void cgroup_doors_close(struct cgroup_doors *doors)
+{
+    for (size_t i = 0; i < doors->count; i++)
+        close(doors->tasks[i]);
+    if (doors->folder >= 0)
+        close(doors->folder);
+    *doors = (struct cgroup_doors){.folder = -1};
 }
 
 /* ---- what it tells ---- */

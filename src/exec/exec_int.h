@@ -84,6 +84,10 @@ void rules_describe(struct ty_buf *b, const struct exec_replica *r, const struct
 enum isolation { ISOLATION_PID, ISOLATION_USER, ISOLATION_SWEEP };
 enum isolation isolation_get(void);
 
+/* fork, with namespaces and into a cgroup (its folder; -1: ours). The child has this thread only,
+ * and must not return. */
+pid_t process_clone(uint64_t flags, int cgroup_fd, int *ret_pidfd);
+
 enum { STREAM_OUT, STREAM_ERR, STREAM_COUNT };
 
 enum source_kind { SOURCE_LISTEN, SOURCE_PEER, SOURCE_STATUS, SOURCE_PROCESS, SOURCE_STREAM };

@@ -53,13 +53,13 @@ static uint64_t isolation_flags(enum isolation how)
     return 0;
 }
 
-/* fork with namespaces. The child has this thread only, and must not return. */
-static pid_t clone_process(uint64_t flags, int *ret_pidfd)
+pid_t process_clone(uint64_t flags, int cgroup_fd, int *ret_pidfd)
 {
     struct clone_args args = {
-        .flags = flags | CLONE_PIDFD,
+        .flags = flags | CLONE_PIDFD | (cgroup_fd >= 0 ? CLONE_INTO_CGROUP : 0),
         .pidfd = (uint64_t)(uintptr_t)ret_pidfd,
         .exit_signal = SIGCHLD,
+        .cgroup = cgroup_fd >= 0 ? (uint64_t)cgroup_fd : 0,
     };
     return (pid_t)syscall(SYS_clone3, &args, sizeof args);
 }
@@ -88,7 +88,7 @@ static bool isolation_works(enum isolation how)
     uid_t uid = geteuid();
     gid_t gid = getegid();
     int pidfd = -1;
-    pid_t pid = clone_process(isolation_flags(how), &pidfd);
+    pid_t pid = process_clone(isolation_flags(how), -1, &pidfd);
     if (pid == 0) {
         ty_seam_role("replica");
         _exit(how == ISOLATION_USER && !map_user(uid, gid) ? 1 : 0);
@@ -140,8 +140,8 @@ struct init {
     gid_t gid;
     int status_fd, folder_fd;
     int out_fd[STREAM_COUNT];
-    int doors[CGROUP_PARTS]; /* of its control group */
-    size_t door_count;
+    struct cgroup_doors doors;
+    int outside;          /* why it is not in its control group; 0: it is */
     bool limit_processes; /* by rlimit: nobody else does */
 };
 
@@ -262,7 +262,7 @@ static _Noreturn void init_main(struct init *in)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (!attempt_lock_held(in->setup->lock_fd))
         _exit(1); /* the conductor died before we asked to go with it */
-    int err_no = cgroup_enter(in->doors, in->door_count);
+    int err_no = in->outside ? in->outside : cgroup_doors_enter(&in->doors);
     if (err_no)
         report(in->status_fd, STATUS_OUTSIDE, err_no);
     int keep[] = {in->status_fd, in->folder_fd, in->out_fd[STREAM_OUT], in->out_fd[STREAM_ERR]};
@@ -333,7 +333,11 @@ static ty_err clone_init(struct init *in, int *ret_pidfd, pid_t *ret_pid)
         return ty_fail_errno(err_no, "cannot fork");
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, &before);
-    pid_t pid = clone_process(isolation_flags(in->how), ret_pidfd);
+    pid_t pid = process_clone(isolation_flags(in->how), in->doors.folder, ret_pidfd);
+    if (pid < 0 && in->doors.folder >= 0) { /* not into that cgroup, then */
+        in->outside = errno;
+        pid = process_clone(isolation_flags(in->how), -1, ret_pidfd);
+    }
     if (pid == 0)
         init_main(in);
     err_no = errno;
@@ -373,7 +377,7 @@ static void make_group(struct replica *r, const struct replica_setup *setup, str
     if (setup->place)
         err = cgroup_make(&r->cgroup, setup->place, name, &r->plan->share, setup->processes);
     if (err == TY_OK && r->cgroup.place)
-        err = cgroup_doors_open(&r->cgroup, in->doors, &in->door_count);
+        err = cgroup_doors_open(&r->cgroup, &in->doors);
     if (err) {
         cgroup_remove(&r->cgroup);
         log_warn("replica.cgroup", "job=%" PRId64 " error='%s'", setup->job_id, ty_err_message());
@@ -402,11 +406,11 @@ ty_err replica_start(struct replica *r, const struct replica_setup *setup)
             .status_fd = status[1],
             .folder_fd = folder_fd,
             .out_fd = {pipes[STREAM_OUT][1], pipes[STREAM_ERR][1]},
+            .doors = {.folder = -1},
         };
         make_group(r, setup, &in);
         err = clone_init(&in, &pidfd, &pid);
-        for (size_t i = 0; i < in.door_count; i++)
-            close(in.doors[i]);
+        cgroup_doors_close(&in.doors);
         if (err)
             cgroup_remove(&r->cgroup);
     }

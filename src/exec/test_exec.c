@@ -485,6 +485,29 @@ static void process_limit_is_told(void **state)
     yard_close(&y);
 }
 
+/* Nobody may make a group, but the count of a user namespace is the replica's own. */
+static void process_limit_of_a_user(void **state)
+{
+    (void)state;
+    if (isolation_get() != ISOLATION_USER || geteuid() == 0)
+        skip();
+    struct yard y;
+    yard_open(&y);
+    yard_plan(&y, "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14; do sleep 1000 & done; echo all", 0,
+              NULL);
+    y.plan.replica_processes = 10;
+    yard_launch(&y);
+    assert_outcome(yard_wait(&y), "failed", TY_INVALID_ARGUMENT, false);
+    assert_int_equal(log_count(&y, " o all\n"), 0);
+    close(y.fd);
+    yard_plan(&y, "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14; do sleep 1000 & done; echo all", 0,
+              NULL);
+    y.plan.replica_processes = 20;
+    yard_launch(&y);
+    assert_outcome(yard_wait(&y), "succeeded", 0, false);
+    yard_close(&y);
+}
+
 static void crash_is_retried_unless_told(void **state)
 {
     (void)state;
@@ -950,6 +973,8 @@ static const struct CMUnitTest tests[] = {
 };
 
 static const struct CMUnitTest user_tests[] = {
+    TEST("usage/runs_without_groups", runs_without_groups),
+    TEST("usage/process_limit_of_a_user", process_limit_of_a_user),
     TEST("conductor/isolation_is_the_best_there_is", isolation_is_the_best_there_is),
     TEST("run/chief_ends_the_job", chief_ends_the_job),
     TEST("run/replica_sees_its_place", replica_sees_its_place),

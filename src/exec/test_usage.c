@@ -165,6 +165,9 @@ static void none_is_said(void **state)
     assert_int_equal(place.version, 0);
     assert_non_null(strstr(place.why, "neither memory nor pids"));
     assert_null(cgroup_place_name(&place));
+    put(&t, "proc/self/cgroup", "4:memory:/\n0::/\n"); /* not mounted, or not ours to write */
+    cgroup_find(&t.arena, t.root, true, &place);
+    assert_non_null(strstr(place.why, "may write"));
     tree_close(&t);
 }
 
@@ -189,6 +192,8 @@ static void v1_limits_and_counts(void **state)
     put(&t, "cg/cpu,cpuacct/trainyard-1-1-0-0/cpuacct.usage", "1234567890\n");
     put(&t, "cg/pids/user/trainyard-1-1-0-0/pids.max", "");
     put(&t, "cg/pids/user/trainyard-1-1-0-0/pids.events", "max 3\n");
+    put(&t, "cg/memory/y/trainyard-1-1-0-0/tasks", "");
+    put(&t, "cg/pids/user/trainyard-1-1-0-0/tasks", "");
     struct exec_share share = {.cpu_milli = 2000, .memory_bytes = 64 * MB};
     assert_ok(cgroup_make(&g, &place, "trainyard-1-1-0-0", &share, 99));
     assert_true(g.memory_limited && g.processes_limited);
@@ -203,6 +208,15 @@ static void v1_limits_and_counts(void **state)
     assert_int_equal(cgroup_pids(&g, pids, 8), 2);
     assert_int_equal(pids[1], 18);
     assert_int_equal(cgroup_pids(&g, pids, 1), 1);
+    struct cgroup_doors doors = {.folder = -1};
+    assert_err(TY_NOT_FOUND, cgroup_doors_open(&g, &doors)); /* one of three is missing */
+    put(&t, "cg/cpu,cpuacct/trainyard-1-1-0-0/tasks", "");
+    assert_ok(cgroup_doors_open(&g, &doors));
+    assert_int_equal(doors.count, 3);
+    assert_int_equal(cgroup_doors_enter(&doors), 0);
+    cgroup_doors_close(&doors);
+    assert_file(&t, "cg/memory/y/trainyard-1-1-0-0/tasks", "0");
+    assert_file(&t, "cg/pids/user/trainyard-1-1-0-0/tasks", "0");
     g.outside = true;
     assert_int_equal(cgroup_memory_bytes(&g), -1);
     assert_int_equal(cgroup_oom_kills(&g), -1);
@@ -235,13 +249,10 @@ static void v2_limits_and_counts(void **state)
     assert_int_equal(cgroup_memory_bytes(&g), 1024);
     assert_int_equal(cgroup_oom_kills(&g), 1);
     assert_false(cgroup_processes_refused(&g));
-    int fds[CGROUP_PARTS];
-    size_t count;
-    assert_ok(cgroup_doors_open(&g, fds, &count));
-    assert_int_equal(count, 1); /* one tree, one door */
-    assert_int_equal(cgroup_enter(fds, count), 0);
-    close(fds[0]);
-    assert_file(&t, "cg/trainyard-1-1-0-0/cgroup.procs", "0");
+    struct cgroup_doors doors;
+    assert_ok(cgroup_doors_open(&g, &doors));
+    assert_true(doors.count == 0 && doors.folder >= 0);
+    cgroup_doors_close(&doors);
     tree_close(&t);
 }
 
@@ -271,8 +282,8 @@ static void real_group_kills_for_memory(void **state)
     struct cgroup_place place;
     struct cgroup g;
     char name[CGROUP_NAME_BYTES];
-    int fds[CGROUP_PARTS], status;
-    size_t count;
+    struct cgroup_doors doors;
+    int status;
     tree_open(&t);
     cgroup_find(&t.arena, "", false, &place);
     if (!place.dirs[CGROUP_MEMORY]) {
@@ -283,10 +294,11 @@ static void real_group_kills_for_memory(void **state)
     struct exec_share share = {.memory_bytes = 256 * (int64_t)MB};
     assert_ok(cgroup_make(&g, &place, name, &share, 100));
     assert_true(g.memory_limited);
-    assert_ok(cgroup_doors_open(&g, fds, &count));
-    pid_t pid = fork();
+    assert_ok(cgroup_doors_open(&g, &doors));
+    int pidfd;
+    pid_t pid = process_clone(0, doors.folder, &pidfd);
     if (pid == 0) {
-        if (cgroup_enter(fds, count) != 0)
+        if (cgroup_doors_enter(&doors) != 0)
             _exit(1);
         for (;;) {
             char *p = malloc(16 * MB);
@@ -294,8 +306,8 @@ static void real_group_kills_for_memory(void **state)
                 ((volatile char *)p)[i] = 1;
         }
     }
-    for (size_t i = 0; i < count; i++)
-        close(fds[i]);
+    cgroup_doors_close(&doors);
+    close(pidfd);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     assert_int_equal(cgroup_oom_kills(&g), 1);
@@ -312,8 +324,8 @@ static void real_group_is_swept(void **state)
     struct cgroup_place place;
     struct cgroup g;
     char name[CGROUP_NAME_BYTES];
-    int fds[CGROUP_PARTS], status;
-    size_t count;
+    struct cgroup_doors doors;
+    int status;
     tree_open(&t);
     cgroup_find(&t.arena, "", false, &place);
     if (place.version == 0) {
@@ -324,15 +336,16 @@ static void real_group_is_swept(void **state)
     assert_ok(cgroup_place_note(&place, dirfd));
     snprintf(name, sizeof name, "trainyard-%d-2-0-0", (int)getpid());
     assert_ok(cgroup_make(&g, &place, name, &(struct exec_share){0}, 0));
-    assert_ok(cgroup_doors_open(&g, fds, &count));
-    pid_t pid = fork();
+    assert_ok(cgroup_doors_open(&g, &doors));
+    int pidfd;
+    pid_t pid = process_clone(0, doors.folder, &pidfd);
     if (pid == 0) {
-        if (cgroup_enter(fds, count) == 0)
+        if (cgroup_doors_enter(&doors) == 0)
             pause();
         _exit(1);
     }
-    for (size_t i = 0; i < count; i++)
-        close(fds[i]);
+    cgroup_doors_close(&doors);
+    close(pidfd);
     pid_t inside[4];
     while (cgroup_pids(&g, inside, 4) == 0)
         usleep(1000);
@@ -348,6 +361,43 @@ static void real_group_is_swept(void **state)
     assert_int_not_equal(faccessat(dirfd, "cgroup", F_OK, 0), 0);
     close(dirfd);
     tree_close(&t);
+}
+
+/* A group of version 2, also where it has no controller to offer: a child is born in it. */
+static void real_v2_group_is_born_into(void **state)
+{
+    (void)state;
+    static const char *const mounts[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"};
+    struct cgroup g;
+    char *dir = NULL, name[CGROUP_NAME_BYTES], path[PATH_MAX];
+    for (size_t i = 0; i < TY_COUNT(mounts); i++) {
+        snprintf(path, sizeof path, "%s/cgroup.procs", mounts[i]);
+        if (access(path, W_OK) == 0)
+            dir = (char *)mounts[i];
+    }
+    if (!dir)
+        skip();
+    struct cgroup_place place = {.version = 2, .dirs = {NULL, NULL, dir, NULL}};
+    snprintf(name, sizeof name, "trainyard-%d-3-0-0", (int)getpid());
+    assert_ok(cgroup_make(&g, &place, name, &(struct exec_share){0}, 0));
+    struct cgroup_doors doors;
+    assert_ok(cgroup_doors_open(&g, &doors));
+    int pidfd, status;
+    pid_t pid = process_clone(0, doors.folder, &pidfd), inside[4];
+    if (pid == 0) {
+        pause();
+        _exit(1);
+    }
+    assert_int_equal(cgroup_pids(&g, inside, 4), 1);
+    assert_int_equal(inside[0], pid);
+    assert_true(cgroup_cpu_us(&g) >= 0);
+    kill(pid, SIGKILL);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    close(pidfd);
+    cgroup_doors_close(&doors);
+    cgroup_remove(&g);
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    assert_int_not_equal(access(path, F_OK), 0);
 }
 
 /* ---- samples ---- */
@@ -520,6 +570,7 @@ static const struct CMUnitTest tests[] = {
     TEST("cgroup/refused_leaves_nothing", refused_group_leaves_nothing),
     TEST("cgroup/real_kills_for_memory", real_group_kills_for_memory),
     TEST("cgroup/real_is_swept", real_group_is_swept),
+    TEST("cgroup/real_v2_is_born_into", real_v2_group_is_born_into),
     TEST("samples/come_back", samples_come_back),
     TEST("samples/thinned_for_a_reader", samples_are_thinned_for_a_reader),
     TEST("samples/have_a_ceiling", samples_have_a_ceiling),

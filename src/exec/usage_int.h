@@ -39,11 +39,18 @@ struct cgroup {
 TY_NODISCARD ty_err cgroup_make(struct cgroup *g, const struct cgroup_place *place,
                                 const char *name, const struct exec_share *share,
                                 int64_t processes);
-/* Descriptors through which a child enters the group, to be closed by the caller. */
-TY_NODISCARD ty_err cgroup_doors_open(const struct cgroup *g, int ret_fds[CGROUP_PARTS],
-                                      size_t *ret_count);
+/* How a new process of one thread gets into a group. Version 1: it writes to each tree's `tasks`
+ * itself; that alone of all ways does not wait for a grace period of the kernel's (10 ms and more).
+ * Version 2: it is born in it, by clone3's CLONE_INTO_CGROUP. */
+struct cgroup_doors {
+    int tasks[CGROUP_PARTS];
+    size_t count;
+    int folder; /* version 2's; -1: none */
+};
+TY_NODISCARD ty_err cgroup_doors_open(const struct cgroup *g, struct cgroup_doors *ret_doors);
 /* In the child: enter. 0, or an errno. */
-int cgroup_enter(const int *fds, size_t count);
+int cgroup_doors_enter(const struct cgroup_doors *doors);
+void cgroup_doors_close(struct cgroup_doors *doors); /* closed ones stay closed */
 int64_t cgroup_cpu_us(const struct cgroup *g);       /* -1: not told */
 int64_t cgroup_memory_bytes(const struct cgroup *g); /* what reclaim cannot take back; -1 */
 /* How many processes were killed for memory; -1: not told. */
