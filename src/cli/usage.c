@@ -8,6 +8,7 @@ enum {
     TEXT_BYTES = 8 << 20,
     COLUMNS = 7,
     PLOT_WIDTH = 60,
+    PLOT_LEVELS = 8,
     SHOWN_PLOTS = 16,
     SHOWN_ROWS = 200,
 };
@@ -48,7 +49,7 @@ static double cpus_between(const json_t *samples, size_t i)
 /* One character for each of `count` values, the largest of those that fall together. */
 static double add_plot(struct ty_buf *b, const double *values, size_t count)
 {
-    static const char *const bars[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    static const char *const bars[PLOT_LEVELS] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     size_t width = count < PLOT_WIDTH ? count : PLOT_WIDTH;
     double most = 0;
     for (size_t i = 0; i < count; i++)
@@ -57,7 +58,7 @@ static double add_plot(struct ty_buf *b, const double *values, size_t count)
         double top = 0;
         for (size_t i = x * count / width; i < (x + 1) * count / width; i++)
             top = values[i] > top ? values[i] : top;
-        size_t level = most > 0 ? (size_t)(top / most * (TY_COUNT(bars) - 1) + 0.5) : 0;
+        size_t level = most > 0 ? (size_t)(top / most * (PLOT_LEVELS - 1) + 0.5) : 0;
         ty_buf_addz(b, bars[level]);
     }
     return most;

@@ -106,12 +106,12 @@ void samples_parse(struct ty_arena *a, ty_str bytes, size_t rounds,
     size_t every = rounds > 0 ? (there + rounds - 1) / rounds : 1;
     struct exec_sample *list = ty_new_array(a, struct exec_sample, count + 1), s;
     int64_t time_ms = 0;
-    for (size_t i = 0; i < count; i++) {
-        sample_get(ty_str_drop(bytes, i * SAMPLE_BYTES), &s);
+    for (size_t i = 0; i < count && sample_get(bytes, &s); i++) {
         round += i > 0 && s.time_ms != time_ms;
         time_ms = s.time_ms;
         if ((there - 1 - round) % every == 0) /* counted from the end: the last one is in */
             list[kept++] = s;
+        bytes = ty_str_drop(bytes, SAMPLE_BYTES);
     }
     *ret_samples = list;
     *ret_count = kept;

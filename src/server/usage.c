@@ -142,18 +142,18 @@ static void add_replica(struct ty_buf *b, const struct total *t, bool alive)
 
 static int total_compare(const void *pa, const void *pb)
 {
-    const struct total *a = *(struct total *const *)pa, *b = *(struct total *const *)pb;
+    const struct total *a = pa, *b = pb;
     int by = (a->used.pool > b->used.pool) - (a->used.pool < b->used.pool);
     return by ? by : (a->used.index > b->used.index) - (a->used.index < b->used.index);
 }
 
 /* Pool by pool, whoever ended first. */
-static struct total **totals_sort(const struct totals *list)
+static struct total *totals_sort(const struct totals *list)
 {
-    struct total **sorted = ty_new_array(list->arena, struct total *, list->count + 1);
+    struct total *sorted = ty_new_array(list->arena, struct total, list->count + 1);
     size_t n = 0;
-    for (struct total *t = list->first; t; t = t->next)
-        sorted[n++] = t;
+    for (const struct total *t = list->first; t; t = t->next)
+        sorted[n++] = *t;
     qsort(sorted, n, sizeof *sorted, total_compare);
     return sorted;
 }
@@ -181,14 +181,14 @@ static ty_err add_attempt(struct server *s, struct ty_arena *a, struct ty_buf *b
                 alive || look.phase == EXEC_ABSENT ? "false" : "true");
     add_limit(b, &look.provisioned);
     ty_buf_addz(b, ",\"replicas\":[");
-    struct total **sorted = totals_sort(&totals);
+    struct total *sorted = totals_sort(&totals);
     for (size_t i = 0; i < totals.count; i++) {
-        total_finish(sorted[i], &look);
+        total_finish(&sorted[i], &look);
         if (i > 0)
             ty_buf_addc(b, ',');
-        add_replica(b, sorted[i], alive);
+        add_replica(b, &sorted[i], alive);
         if (with_samples)
-            add_samples(b, &sorted[i]->used, samples, count);
+            add_samples(b, &sorted[i].used, samples, count);
         ty_buf_addc(b, '}');
     }
     ty_buf_addz(b, "]}");
