@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from yard import BINARY, Yard
@@ -155,9 +154,9 @@ def test_a_fork_bomb_within_its_limit(tmp_path):
         assert job["state"] == "JOB_STATE_FAILED" and job["error"]["code"] == 3
         assert "reached its limit of 100 processes and threads (replica_processes in trainyard.conf)" in job["error"]["message"]
         assert groups_of(name) == []
-        name = yard.create("sh", "-c", "bomb() { bomb | bomb; }; while :; do bomb 2>/dev/null; done")  # never ends by itself
-        yard.wait(name, "JOB_STATE_RUNNING")
-        time.sleep(0.5)
+        stubborn = bomb.replace("  if os.fork", "  try:\n   if os.fork") + "\n  except OSError: print('full', flush=True); time.sleep(1)"
+        name = yard.create(sys.executable, "-c", stubborn)  # never ends by itself
+        yard.wait_for(lambda: "full" in lines(yard, name, "workerpool0-0"), 30, "the limit")
         yard.cancel(name)
         assert yard.wait(name)["state"] == "JOB_STATE_CANCELLED"
         assert groups_of(name) == []
