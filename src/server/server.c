@@ -153,8 +153,11 @@ static ty_err start_http(struct server *s)
     s->cloudlog =
         (struct cloudlog){.store = s->store, .data_dir = s->data_dir, .warnings = job_warnings};
     s->identity = (struct identity){.project = default_project, .region = default_region};
-    struct http_routes tables[] = {vertex_routes(&s->vertex), cloudlog_routes(&s->cloudlog),
-                                   identity_routes(&s->identity), status_routes(s), why_routes(s),
+    struct http_routes tables[] = {vertex_routes(&s->vertex),
+                                   cloudlog_routes(&s->cloudlog),
+                                   identity_routes(&s->identity),
+                                   status_routes(s),
+                                   why_routes(s),
                                    usage_routes(s)};
     ty_err err = http_router_new(tables, TY_COUNT(tables), &s->router);
     if (err == TY_OK)
