@@ -306,11 +306,17 @@ static bool part_is_own(const struct cgroup_place *p, int part)
     return true;
 }
 
+/* That, for a group. The weights' tree of its own is left out where it has nothing to do. */
+static bool group_has(const struct cgroup *g, int part)
+{
+    return part_is_own(g->place, part) && !(g->without_cpu && part == CGROUP_CPU);
+}
+
 /* The group's folder for a part; "" if there is none. */
 static const char *group_dir(const struct cgroup *g, int part, char out[PATH_MAX])
 {
     out[0] = '\0';
-    if (g->place && !g->outside && g->place->dirs[part])
+    if (g->place && !g->outside && g->place->dirs[part] && !(g->without_cpu && part == CGROUP_CPU))
         snprintf(out, PATH_MAX, "%s/%s", g->place->dirs[part], g->name);
     return out;
 }
@@ -340,14 +346,23 @@ static void set_limits(struct cgroup *g, const struct exec_share *share, int64_t
         g->processes_limited = write_number(dir, "pids.max", processes);
 }
 
+/* cpu and cpuacct are often one tree. */
+static bool cpu_is_shared(const struct cgroup_place *p)
+{
+    return p->dirs[CGROUP_CPU] && p->dirs[CGROUP_CPUACCT] &&
+           strcmp(p->dirs[CGROUP_CPU], p->dirs[CGROUP_CPUACCT]) == 0;
+}
+
 ty_err cgroup_make(struct cgroup *g, const struct cgroup_place *place, const char *name,
                    const struct exec_share *share, int64_t processes)
 {
-    struct cgroup made = {.place = place};
+    struct cgroup made = {.place = place,
+                          .without_cpu = place->version == 1 && share->cpu_milli == 0 &&
+                                         !cpu_is_shared(place)};
     char dir[PATH_MAX];
     snprintf(made.name, sizeof made.name, "%s", name);
     for (int i = 0; i < CGROUP_PARTS; i++) {
-        if (!part_is_own(place, i))
+        if (!group_has(&made, i))
             continue;
         group_dir(&made, i, dir);
         rmdir(dir); /* counters start anew; one that cannot be removed is used as it is */
@@ -377,7 +392,7 @@ ty_err cgroup_doors_open(const struct cgroup *g, struct cgroup_doors *ret_doors)
     char dir[PATH_MAX], path[PATH_MAX];
     ty_err err = TY_OK;
     for (int i = 0; i < CGROUP_PARTS && err == TY_OK; i++) {
-        if (!part_is_own(g->place, i))
+        if (!group_has(g, i))
             continue;
         group_dir(g, i, dir);
         snprintf(path, sizeof path, "%s/tasks", dir);
@@ -517,7 +532,7 @@ void cgroup_remove(struct cgroup *g)
     char dir[PATH_MAX];
     g->outside = false;
     for (int i = 0; g->place && i < CGROUP_PARTS; i++)
-        if (part_is_own(g->place, i))
+        if (group_has(g, i))
             remove_dir(group_dir(g, i, dir));
     *g = (struct cgroup){0};
 }

@@ -274,6 +274,30 @@ static void refused_group_leaves_nothing(void **state)
     tree_close(&t);
 }
 
+/* Entering the tree of weights takes milliseconds: only who is given a weight does. */
+static void weights_are_made_when_asked_for(void **state)
+{
+    (void)state;
+    struct tree t;
+    struct cgroup g;
+    tree_open(&t);
+    put(&t, "cg/memory/x", "");
+    put(&t, "cg/cpu/x", "");
+    struct cgroup_place place = {
+        .version = 1,
+        .dirs = {
+            [CGROUP_MEMORY] = tree_path(&t, "cg/memory"), [CGROUP_CPU] = tree_path(&t, "cg/cpu")}};
+    assert_ok(cgroup_make(&g, &place, "trainyard-1-1-0-0", &(struct exec_share){0}, 0));
+    assert_int_equal(access(tree_path(&t, "cg/memory/trainyard-1-1-0-0"), F_OK), 0);
+    assert_int_not_equal(access(tree_path(&t, "cg/cpu/trainyard-1-1-0-0"), F_OK), 0);
+    struct exec_share share = {.cpu_milli = 500};
+    assert_ok(cgroup_make(&g, &place, "trainyard-1-1-0-0", &share, 0));
+    assert_int_equal(access(tree_path(&t, "cg/cpu/trainyard-1-1-0-0"), F_OK), 0);
+    cgroup_remove(&g);
+    assert_int_not_equal(access(tree_path(&t, "cg/cpu/trainyard-1-1-0-0"), F_OK), 0);
+    tree_close(&t);
+}
+
 /* The machine's own: a child is held to its memory, counted, and its group swept with it in it. */
 static void real_group_kills_for_memory(void **state)
 {
@@ -568,6 +592,7 @@ static const struct CMUnitTest tests[] = {
     TEST("cgroup/v1_limits_and_counts", v1_limits_and_counts),
     TEST("cgroup/v2_limits_and_counts", v2_limits_and_counts),
     TEST("cgroup/refused_leaves_nothing", refused_group_leaves_nothing),
+    TEST("cgroup/weights_are_made_when_asked_for", weights_are_made_when_asked_for),
     TEST("cgroup/real_kills_for_memory", real_group_kills_for_memory),
     TEST("cgroup/real_is_swept", real_group_is_swept),
     TEST("cgroup/real_v2_is_born_into", real_v2_group_is_born_into),

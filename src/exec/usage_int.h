@@ -30,6 +30,7 @@ enum { CGROUP_NAME_BYTES = 80 };
 struct cgroup {
     const struct cgroup_place *place;
     char name[CGROUP_NAME_BYTES];
+    bool without_cpu;    /* no weight is asked for, and entering that tree takes milliseconds */
     bool memory_limited; /* the kernel holds it to its share of memory */
     bool processes_limited;
     bool outside; /* its replica could not enter: it limits and tells nothing */
