@@ -103,7 +103,7 @@ void samples_parse(struct ty_arena *a, ty_str bytes, size_t rounds,
                    struct exec_sample **ret_samples, size_t *ret_count)
 {
     size_t there, count = count_records(bytes, &there), kept = 0, round = 0;
-    size_t every = rounds > 0 ? (there + rounds - 1) / rounds : 1;
+    size_t every = rounds > 0 && rounds < there ? (there + rounds - 1) / rounds : 1;
     struct exec_sample *list = ty_new_array(a, struct exec_sample, count + 1), s;
     int64_t time_ms = 0;
     for (size_t i = 0; i < count && sample_get(bytes, &s); i++) {
