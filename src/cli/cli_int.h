@@ -12,7 +12,7 @@
  *   text.c    text of others, for a terminal
  *   pick.c    which job is meant
  *   watch.c   list --watch
- *   jobs.c, logs.c, why.c, config.c, completion.c, env.c, runtimes.c, backup.c, doctor.c   the
+ *   jobs.c, logs.c, why.c, usage.c, config.c, completion.c, env.c, runtimes.c, backup.c, doctor.c   the
  * commands */
 #ifndef TY_CLI_INT_H
 #define TY_CLI_INT_H
@@ -244,6 +244,7 @@ int cli_custom_jobs_cancel(struct cli *c);
 int cli_custom_jobs_stream_logs(struct cli *c);
 int cli_custom_jobs_local_run(struct cli *c);
 int cli_why(struct cli *c);
+int cli_usage(struct cli *c);
 int cli_config_set(struct cli *c);
 int cli_config_get(struct cli *c);
 int cli_config_get_value(struct cli *c);
@@ -262,6 +263,14 @@ int cli_help_show(struct cli *c);
 
 /* The answer of the server's why route, for people. */
 void cli_why_text(struct ty_arena *a, struct ty_buf *b, const json_t *why);
+
+/* ---- usage.c ---- */
+
+/* The answer of the server's usage route, for people: all of it, or the receipt alone. */
+void cli_usage_text(struct ty_arena *a, struct ty_buf *b, const json_t *usage);
+void cli_usage_receipt(struct ty_arena *a, struct ty_buf *b, const json_t *usage);
+/* The usage of job `id`, a new reference. */
+TY_NODISCARD ty_err cli_usage_fetch(struct cli *c, ty_str id, json_t **ret_usage);
 
 /* ---- watch.c ---- */
 

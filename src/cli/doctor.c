@@ -48,6 +48,25 @@ static void look_at_isolation(struct cli *c, struct findings *f)
                 : ty_format(c->arena, "%s: nothing of a job outlives it", how));
 }
 
+static void look_at_cgroups(struct cli *c, struct findings *f, const struct ty_config *config)
+{
+    bool memory;
+    const char *what = exec_cgroups(c->arena, &memory);
+    if (strcmp(config->cgroups, "off") == 0)
+        found(f, NOTE, "cgroups",
+              "cgroups = off in trainyard.conf: limits of memory and processes are not enforced");
+    else if (memory)
+        found(f, GOOD, "cgroups",
+              ty_format(c->arena, "%s: limits are enforced, and usage is exact", what));
+    else
+        found(f, NOTE, "cgroups",
+              ty_format(c->arena,
+                        "%s: memory limits are not enforced. With systemd, start the server in a "
+                        "cgroup of its own:\n"
+                        "  systemd-run --user --scope -p Delegate=yes trainyard serve",
+                        what));
+}
+
 static void look_at_peers(struct cli *c, struct findings *f)
 {
     if (http_peer_init() != TY_OK)
@@ -152,6 +171,7 @@ int cli_doctor(struct cli *c)
         found(&f, BAD, "settings", ty_err_message());
     look_at_server(c, &f);
     look_at_isolation(c, &f);
+    look_at_cgroups(c, &f, &config);
     look_at_peers(c, &f);
     look_at_library(c, &f, "libmicrohttpd.so.12", "libmicrohttpd12");
     look_at_library(c, &f, "libcrypto.so.3", "libssl3");

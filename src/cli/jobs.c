@@ -317,6 +317,21 @@ int cli_custom_jobs_list(struct cli *c)
 
 /* ---- describe, cancel ---- */
 
+/* For people: what it used, after the resource. A server too old to tell is no reason to fail. */
+static void describe_usage(struct cli *c, const char *path)
+{
+    json_t *usage;
+    struct ty_buf b;
+    if (cli_usage_fetch(c, ty_str_of(strrchr(path, '/') + 1), &usage) != TY_OK)
+        return;
+    ty_buf_init(&b, CONFIG_BYTES);
+    cli_usage_receipt(c->arena, &b, usage);
+    if (b.len > 0)
+        printf("\n%s", b.ptr);
+    ty_buf_clear(&b);
+    json_decref(usage);
+}
+
 int cli_custom_jobs_describe(struct cli *c)
 {
     const char *path = NULL;
@@ -328,6 +343,9 @@ int cli_custom_jobs_describe(struct cli *c)
     if (err != TY_OK)
         return cli_fail(c, err);
     status = cli_print(c, job, "yaml");
+    if (status == CLI_OK && !c->as_gcloud && !cli_arg_given(&c->args, "format") &&
+        isatty(STDOUT_FILENO))
+        describe_usage(c, path);
     json_decref(job);
     return status;
 }

@@ -128,6 +128,8 @@ static void start_list(struct conductor *c, const struct exec_replica *plans, si
 static void start_all(struct conductor *c)
 {
     start_list(c, c->plan.replicas, c->plan.replica_count);
+    if (c->replica_count == c->plan.replica_count && !c->outcome)
+        usage_say_provisioned(c);
 }
 
 /* A command that is gone, or init, without ever having started. */
@@ -212,7 +214,10 @@ static void judge(struct conductor *c, struct replica *r)
     struct rules_exit e = {
         .chief = r->plan->pool == 0 && r->plan->index == 0,
         .wait_status = r->wait_status,
-        .out_of_memory = kills > c->oom_kills,
+        .out_of_memory = r->oom_kills >= 0 ? r->oom_kills > 0 : kills > c->oom_kills,
+        .memory_told = r->oom_kills >= 0,
+        .memory_limit_bytes = r->memory_limited ? r->plan->share.memory_bytes : 0,
+        .process_limit = r->processes_refused ? c->plan.replica_processes : 0,
         .restarts = r->restarts,
     };
     c->oom_kills = kills;
@@ -399,6 +404,7 @@ static bool conductor_tick(struct conductor *c)
     judge_ends(c);
     check_deadlines(c, now);
     do_restarts(c);
+    usage_tick(c, now);
     output_tick(c, now);
     peers_tell_log(c, now);
     if (!all_gone(c, now))
@@ -412,7 +418,7 @@ static int wait_ms(const struct conductor *c)
     int64_t now = ty_boot_ms(), next = now + WAIT_MS; /* epoll does not count time in suspend */
     bool decided = c->outcome || chief_succeeded(c);
     int64_t due[] = {decided ? INT64_MAX : c->begin_ms + c->plan.timeout_ms, c->kill_ms,
-                     output_next_ms(c), peers_next_ms(c)};
+                     output_next_ms(c), peers_next_ms(c), usage_next_ms(c)};
     for (size_t i = 0; i < TY_COUNT(due); i++)
         next = due[i] < next ? due[i] : next;
     return next <= now ? 0 : (int)(next - now);
@@ -434,6 +440,8 @@ static void handle(struct conductor *c, struct source *s)
         break;
     case SOURCE_PROCESS:
         replica_reap(s->replica, &c->setup);
+        if (s->replica->state == REPLICA_GONE)
+            usage_note(c, s->replica);
         break;
     case SOURCE_STREAM:
         output_read(c, &s->replica->streams[s->stream]);
@@ -549,6 +557,7 @@ static void conductor_start(struct conductor *c, const char *data_dir)
         struct rlimit most = {c->setup.files.rlim_max, c->setup.files.rlim_max};
         setrlimit(RLIMIT_NOFILE, &most); /* four descriptors a replica */
     }
+    usage_begin(c);
     if (c->plan.note)
         output_say(c, "%s", c->plan.note);
     if (c->plan.prepare)
@@ -607,6 +616,7 @@ static int conductor_end(struct conductor *c)
 static void conductor_clear(struct conductor *c)
 {
     joblog_writer_close(&c->log);
+    usage_clear(c);
     journal_close(&c->journal);
     peers_close(c);
     ty_buf_clear(&c->message);
@@ -627,6 +637,7 @@ int conductor_run(const char *data_dir, int64_t job_id, int attempt, int peer_fd
                           .journal = {.fd = -1},
                           .listener = {.fd = -1},
                           .log = {.fd = -1},
+                          .usage = {.samples = {.fd = -1}},
                           .kill_ms = INT64_MAX};
     for (int i = 0; i < CONDUCTOR_PEERS; i++)
         c.peers[i].fd = -1;

@@ -144,6 +144,7 @@ void output_finish(struct conductor *c)
                        " bytes) past its limit; they were dropped.",
                        replica_name(r->plan, name), r->dropped_lines, r->dropped_bytes);
     }
+    usage_say_used(c);
     output_flush(c);
 }
 

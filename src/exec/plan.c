@@ -475,6 +475,16 @@ static void build_prepare(struct ty_arena *a, const struct ty_config *config,
     *plan->prepare = (struct exec_replica){.pool = -1, .index = -1, .argv = w.list, .env = e.list};
 }
 
+/* The setting is a ceiling for the shares; one that is not given is all of it. */
+static void limit_memory(struct exec_plan *plan, int64_t most_bytes)
+{
+    for (size_t i = 0; i < plan->replica_count; i++) {
+        int64_t *share = &plan->replicas[i].share.memory_bytes;
+        if (*share == 0 || *share > most_bytes)
+            *share = most_bytes;
+    }
+}
+
 ty_err exec_plan_build(struct ty_arena *a, const struct ty_config *config,
                        const struct exec_job *job, struct exec_plan *ret_plan)
 {
@@ -491,8 +501,12 @@ ty_err exec_plan_build(struct ty_arena *a, const struct ty_config *config,
         .disable_retries = json_is_true(json_object_get(scheduling, "disableRetries")),
         .restart_job_on_worker_restart =
             json_is_true(json_object_get(scheduling, "restartJobOnWorkerRestart")),
+        .cgroups = strcmp(config->cgroups, "off") != 0,
+        .replica_processes = config->replica_processes,
     };
     ty_err err = place_replicas(a, job, &plan);
+    if (err == TY_OK && config->replica_memory_bytes > 0)
+        limit_memory(&plan, config->replica_memory_bytes);
     if (err == TY_OK)
         err = build_env(a, job, &plan);
     if (err)

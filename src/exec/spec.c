@@ -59,6 +59,8 @@ static void add_plan(struct ty_buf *b, const struct exec_plan *plan)
         wire_json_string(b, ty_str_of(plan->note));
         ty_buf_addz(b, ",\n");
     }
+    ty_buf_addf(b, "\"cgroups\":%s,\"replicaProcesses\":%" PRId64 ",\n",
+                plan->cgroups ? "true" : "false", plan->replica_processes);
     add_strings(b, "env", plan->replicas[0].env, common);
     if (plan->prepare) {
         ty_buf_addz(b, ",\n\"prepare\":{");
@@ -153,6 +155,8 @@ static ty_err get_plan(struct ty_arena *a, const json_t *root, struct exec_plan 
         json_is_true(json_object_get(root, "restartJobOnWorkerRestart"));
     if (json_object_get(root, "note"))
         plan->note = ty_cstr(a, wire_json_get_str(root, "note"));
+    plan->cgroups = json_is_true(json_object_get(root, "cgroups"));
+    plan->replica_processes = get_int(root, "replicaProcesses");
     const json_t *replicas = json_object_get(root, "replicas"), *env = json_object_get(root, "env");
     plan->replica_count = json_array_size(replicas);
     plan->replicas = ty_new_array(a, struct exec_replica, plan->replica_count + 1);

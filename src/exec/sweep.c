@@ -101,7 +101,13 @@ void sweep_kill(const char *mark, const struct exec_replica *replica, int64_t li
 void exec_attempt_sweep(const char *data_dir, int64_t job_id, int attempt)
 {
     struct ty_arena a = {0};
-    sweep_kill(attempt_mark(&a, data_dir, job_id, attempt), NULL, 10000);
+    const char *mark = attempt_mark(&a, data_dir, job_id, attempt);
+    int dirfd;
+    sweep_kill(mark, NULL, 10000);
+    if (attempt_open(data_dir, job_id, attempt, &dirfd) == TY_OK) { /* else what was noted is gone */
+        cgroup_sweep(dirfd, mark);
+        close(dirfd);
+    }
     ty_arena_clear(&a);
 }
 

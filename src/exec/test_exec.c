@@ -50,9 +50,27 @@ static void check_conductor_log(struct yard *y)
         fail_msg("%s", words.ptr);
 }
 
+/* No control group of the last attempt is left. */
+static void check_groups(struct yard *y)
+{
+    struct cgroup_place place;
+    cgroup_find(&y->arena, "", false, &place);
+    for (int i = 0; i < CGROUP_PARTS; i++)
+        for (size_t k = 0; place.dirs[i] && k < y->plan.replica_count; k++) {
+            const struct exec_replica *r = &y->plan.replicas[k];
+            char name[CGROUP_NAME_BYTES];
+            cgroup_name(attempt_mark(&y->arena, y->dir, y->plan.job_id, y->plan.attempt),
+                        ty_format(&y->arena, "%d-%d", r->pool, r->index), name);
+            const char *dir = ty_format(&y->arena, "%s/%s", place.dirs[i], name);
+            if (access(dir, F_OK) == 0)
+                fail_msg("'%s' is left", dir);
+        }
+}
+
 static void yard_close(struct yard *y)
 {
     check_conductor_log(y);
+    check_groups(y);
     if (y->fd >= 0)
         close(y->fd);
     if (y->launcher.fd >= 0)
@@ -356,7 +374,7 @@ static void restart_in_place(void **state)
     assert_int_equal(look.restarts, 1);
     assert_int_equal(log_count(&y, " - s The replica workerpool0-0 was ended by signal 9"), 1);
     assert_int_equal(log_count(&y, "again"), 1);
-    assert_int_equal(log_count(&y, "up"), 1); /* the other one stayed */
+    assert_int_equal(log_count(&y, " o up\n"), 1); /* the other one stayed */
     yard_close(&y);
 }
 
@@ -372,6 +390,125 @@ static void restarts_have_a_limit(void **state)
     assert_int_equal(look.restarts, RULES_RESTARTS);
     assert_int_equal(log_count(&y, " o try\n"), 1 + RULES_RESTARTS);
     assert_message(look, "signal 1 (SIGHUP) after 5 restarts");
+    yard_close(&y);
+}
+
+static const struct exec_used *find_used(struct exec_look look, int pool, int index)
+{
+    const struct exec_used *u = look.used;
+    while (u && (u->pool != pool || u->index != index))
+        u = u->next;
+    assert_non_null(u);
+    return u;
+}
+
+/* Each run of each replica has one, a replica that was restarted two. */
+static void receipts_are_written(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    yard_plan(&y, "if [ -e once ]; then exit 0; fi; touch once; kill -9 $$", 1, "sleep 1000");
+    yard_launch(&y);
+    struct exec_look look = yard_wait(&y);
+    assert_outcome(look, "succeeded", 0, false);
+    size_t runs = 0;
+    for (const struct exec_used *u = look.used; u; u = u->next)
+        runs++;
+    assert_int_equal(runs, 3);
+    const struct exec_used *worker = find_used(look, 1, 0);
+    assert_true(worker->wall_ms >= 0 && worker->peak_bytes > 0 && worker->cpu_us > 0);
+    assert_true(worker->method.len > 0 && !worker->limit_enforced && worker->limit_bytes == 0);
+    assert_int_equal(log_count(&y, " - s Used: "), 1);
+    assert_int_equal(log_count(&y, " - s Provisioned 2 replicas"), 1);
+    assert_int_equal(log_count(&y, " - s Released 2 replicas."), 1);
+    yard_close(&y);
+}
+
+/* Usage is there, and no group: everything goes on as it did before there were any. */
+static void runs_without_groups(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    yard_plan(&y, "echo hello", 0, NULL);
+    y.plan.cgroups = false;
+    y.plan.replicas[0].share.memory_bytes = 256 << 20;
+    yard_launch(&y);
+    struct exec_look look = yard_wait(&y);
+    assert_outcome(look, "succeeded", 0, false);
+    const struct exec_used *u = find_used(look, 0, 0);
+    assert_true(ty_str_is(u->method, "/proc every second + wait4"));
+    assert_true(u->limit_bytes == 256 << 20 && !u->limit_enforced);
+    assert_int_equal(log_count(&y, "the memory limit of 256 MB is not enforced: cgroups = off"), 1);
+    assert_int_equal(log_count(&y, "limit 256 MB not enforced)."), 1);
+    yard_close(&y);
+}
+
+/* The killed process is not the command, which ends in its own way: still it was memory. */
+static void memory_limit_is_told(void **state)
+{
+    (void)state;
+    struct ty_arena a = {0};
+    bool memory;
+    exec_cgroups(&a, &memory);
+    ty_arena_clear(&a);
+    if (!memory)
+        skip();
+    struct yard y;
+    yard_open(&y);
+    yard_plan(&y, "head -c 400m /dev/zero | tail; echo $?; exit 3", 0, NULL);
+    y.plan.replicas[0].share.memory_bytes = 64 << 20;
+    yard_launch(&y);
+    struct exec_look look = yard_wait(&y);
+    assert_outcome(look, "failed", TY_RESOURCE_EXHAUSTED, false);
+    assert_message(look, "ran out of memory and one of its processes was killed. Its limit is 64.0 "
+                         "MB of memory");
+    assert_true(find_used(look, 0, 0)->limit_enforced);
+    yard_close(&y);
+}
+
+static void process_limit_is_told(void **state)
+{
+    (void)state;
+    struct ty_arena a = {0};
+    bool memory;
+    bool pids = strstr(exec_cgroups(&a, &memory), "pids") != NULL;
+    ty_arena_clear(&a);
+    if (!pids)
+        skip();
+    struct yard y;
+    yard_open(&y);
+    yard_plan(&y, "bomb() { sleep 1000 & bomb; }; bomb", 0, NULL);
+    y.plan.replica_processes = 30;
+    yard_launch(&y);
+    struct exec_look look = yard_wait(&y);
+    assert_outcome(look, "failed", TY_INVALID_ARGUMENT, false);
+    assert_message(look, "reached its limit of 30 processes and threads");
+    assert_int_equal(yard_processes(&y), 0);
+    yard_close(&y);
+}
+
+/* Nobody may make a group, but the count of a user namespace is the replica's own. */
+static void process_limit_of_a_user(void **state)
+{
+    (void)state;
+    if (isolation_get() != ISOLATION_USER || geteuid() == 0)
+        skip();
+    struct yard y;
+    yard_open(&y);
+    yard_plan(&y, "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14; do sleep 1000 & done; echo all", 0,
+              NULL);
+    y.plan.replica_processes = 10;
+    yard_launch(&y);
+    assert_outcome(yard_wait(&y), "failed", TY_INVALID_ARGUMENT, false);
+    assert_int_equal(log_count(&y, " o all\n"), 0);
+    close(y.fd);
+    yard_plan(&y, "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14; do sleep 1000 & done; echo all", 0,
+              NULL);
+    y.plan.replica_processes = 20;
+    yard_launch(&y);
+    assert_outcome(yard_wait(&y), "succeeded", 0, false);
     yard_close(&y);
 }
 
@@ -627,13 +764,16 @@ static const char daemonising[] =
     "setsid sh -c 'exec </dev/null >/dev/null 2>&1; (trap \"\" TERM HUP INT; while :; do sleep 1; "
     "done) & (setsid sleep 1000 &) & exit' & sleep 0.1; echo up; sleep 1000";
 
-/* How many processes are left `wait_ms` after the conductor was killed, at most. */
+/* How many processes are left `wait_ms` after the conductor was killed, at most. Groups are left
+ * until somebody sweeps. */
 static int left_after(struct yard *y, int wait_ms)
 {
     int64_t deadline = ty_boot_ms() + wait_ms;
     int left;
     while ((left = yard_processes(y)) > 0 && ty_boot_ms() < deadline)
         pause_ms(5);
+    if (left == 0)
+        exec_attempt_sweep(y->dir, y->plan.job_id, y->plan.attempt);
     return left;
 }
 
@@ -688,8 +828,10 @@ static void kill_at_any_moment(void **state)
         struct exec_look look = yard_wait(&y);
         assert_true(look.phase == EXEC_ABSENT || look.phase == EXEC_LOST);
         assert_int_equal(left_after(&y, 5000), 0);
+        check_groups(&y);
         close(y.fd);
         y.fd = -1;
+        y.plan.replica_count = 0;
         ty_arena_clear(&y.arena);
     }
     yard_close(&y);
@@ -838,6 +980,10 @@ static const struct CMUnitTest tests[] = {
     TEST("run/start_is_all_or_none", start_is_all_or_none),
     TEST("run/restart_in_place", restart_in_place),
     TEST("run/restarts_have_a_limit", restarts_have_a_limit),
+    TEST("usage/receipts_are_written", receipts_are_written),
+    TEST("usage/runs_without_groups", runs_without_groups),
+    TEST("usage/memory_limit_is_told", memory_limit_is_told),
+    TEST("usage/process_limit_is_told", process_limit_is_told),
     TEST("run/crash_is_retried_unless_told", crash_is_retried_unless_told),
     TEST("run/timeout_stops_it", timeout_stops_it),
     TEST("run/replica_sees_its_place", replica_sees_its_place),
@@ -860,6 +1006,8 @@ static const struct CMUnitTest tests[] = {
 };
 
 static const struct CMUnitTest user_tests[] = {
+    TEST("usage/runs_without_groups", runs_without_groups),
+    TEST("usage/process_limit_of_a_user", process_limit_of_a_user),
     TEST("conductor/isolation_is_the_best_there_is", isolation_is_the_best_there_is),
     TEST("run/chief_ends_the_job", chief_ends_the_job),
     TEST("run/replica_sees_its_place", replica_sees_its_place),

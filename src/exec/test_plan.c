@@ -414,6 +414,23 @@ static void rules_table(void **state)
     }
 }
 
+/* Its own cgroup tells that memory was the reason: any bad end is that, a good one stays good. */
+static void rules_memory_told(void **state)
+{
+    (void)state;
+    static const int ends[] = {1 * EXIT, SIGSEGV, SIGKILL, SIGTERM};
+    struct exec_plan plan = {0};
+    for (size_t i = 0; i < TY_COUNT(ends); i++) {
+        struct rules_exit e = {.wait_status = ends[i], .out_of_memory = true, .memory_told = true};
+        struct rules_answer answer = rules_decide(&plan, &e);
+        assert_int_equal(answer.verdict, RULES_FAILED);
+        assert_int_equal(answer.code, TY_RESOURCE_EXHAUSTED);
+        assert_false(answer.retry);
+    }
+    struct rules_exit good = {.chief = true, .out_of_memory = true, .memory_told = true};
+    assert_int_equal(rules_decide(&plan, &good).verdict, RULES_SUCCEEDED);
+}
+
 static void rules_words(void **state)
 {
     (void)state;
@@ -426,7 +443,19 @@ static void rules_words(void **state)
         {{.wait_status = SIGKILL, .restarts = 5},
          "The replica workerpool1-3 was ended by signal 9 (SIGKILL) after 5 restarts."},
         {{.wait_status = SIGKILL, .out_of_memory = true},
-         "The replica workerpool1-3 ran out of memory and was killed."},
+         "The replica workerpool1-3 ran out of memory and was killed. The machine had none left: "
+         "use "
+         "a smaller batch, or run fewer jobs at once."},
+        {{.wait_status = SIGKILL,
+          .out_of_memory = true,
+          .memory_told = true,
+          .memory_limit_bytes = INT64_C(16) << 30},
+         "The replica workerpool1-3 ran out of memory and was killed. Its limit is 16.0 GB of "
+         "memory: use a machine type with more, a smaller batch, or fewer workers."},
+        {{.wait_status = EXIT, .process_limit = 9},
+         "The replica workerpool1-3 exited with a non-zero status of 1. It had reached its limit "
+         "of "
+         "9 processes and threads (replica_processes in trainyard.conf)."},
     };
     for (size_t i = 0; i < TY_COUNT(rows); i++) {
         struct ty_buf b;
@@ -581,6 +610,7 @@ static const struct CMUnitTest tests[] = {
     CASE("journal/damage_is_told", journal_damage_is_told),
     CASE("journal/newer_format_is_refused", journal_newer_format),
     CASE("rules/table", rules_table),
+    CASE("rules/memory_told", rules_memory_told),
     CASE("rules/words", rules_words),
     TEST("hints/fit", hints_fit),
     TEST("hints/for_everything", hints_for_everything),

@@ -114,6 +114,10 @@ static ty_err read_settings(struct server *s, const char *listen)
         err = ty_config_set(&s->config, &s->arena, TY_STR("listen"), ty_str_of(listen));
     if (err == TY_OK && s->config.port_first >= s->config.port_last)
         err = ty_fail(TY_INVALID_ARGUMENT, "%s: port_first must be below port_last", path);
+    if (err == TY_OK && strcmp(s->config.cgroups, "auto") != 0 &&
+        strcmp(s->config.cgroups, "off") != 0)
+        err = ty_fail(TY_INVALID_ARGUMENT, "%s: cgroups: '%.64s' is neither auto nor off", path,
+                      s->config.cgroups);
     return err;
 }
 
@@ -160,8 +164,12 @@ static ty_err start_http(struct server *s)
     s->cloudlog =
         (struct cloudlog){.store = s->store, .data_dir = s->data_dir, .warnings = job_warnings};
     s->identity = (struct identity){.project = default_project, .region = default_region};
-    struct http_routes tables[] = {vertex_routes(&s->vertex), cloudlog_routes(&s->cloudlog),
-                                   identity_routes(&s->identity), status_routes(s), why_routes(s)};
+    struct http_routes tables[] = {vertex_routes(&s->vertex),
+                                   cloudlog_routes(&s->cloudlog),
+                                   identity_routes(&s->identity),
+                                   status_routes(s),
+                                   why_routes(s),
+                                   usage_routes(s)};
     ty_err err = http_router_new(tables, TY_COUNT(tables), &s->router);
     if (err == TY_OK)
         err = http_server_start(&s->config, ty_format(&s->arena, "%s/sock", s->data_dir), s->router,

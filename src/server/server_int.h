@@ -37,6 +37,8 @@ struct server {
 struct http_routes status_routes(struct server *s);
 /* why a job waits, runs or has ended */
 struct http_routes why_routes(struct server *s);
+/* what a job's replicas use, and receipts */
+struct http_routes usage_routes(struct server *s);
 
 /* Remove folders of deleted jobs that a crash has left, on a thread of its own. */
 TY_NODISCARD ty_err orphans_remove_start(struct server *s);
