@@ -77,7 +77,8 @@ ty_err metadata_parse(struct ty_arena *a, ty_str text, struct metadata *m)
             in_requires = header_value(line, "Requires-Dist", &value);
             if (in_requires)
                 words_add(m->requires, ty_cstr(a, value));
-            else if (!m->name && header_value(line, "Name", &value) && value.len > 0)
+            else if (!m->name && header_value(line, "Name", &value) && value.len > 0 &&
+                     requirement_name(value).len == value.len)
                 m->name = name_normal(a, value);
         }
     }

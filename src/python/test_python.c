@@ -207,6 +207,7 @@ static void metadata_is_read(void **state)
     assert_string_equal(requires.list[0], "numpy (>=1)");
     assert_string_equal(requires.list[1], "x ; python_version > '3'");
     assert_err(TY_DATA_LOSS, metadata_parse(&a, TY_STR(""), &m));
+    assert_err(TY_DATA_LOSS, metadata_parse(&a, TY_STR("Name: \0x\nName: a b\n"), &m));
     assert_err(TY_DATA_LOSS, metadata_parse(&a, TY_STR("\nName: late\n"), &m));
     ty_arena_clear(&a);
 }

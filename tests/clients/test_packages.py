@@ -5,15 +5,13 @@ test_tensorflow.py.
 """
 import os
 import shutil
-import signal
-import subprocess
-import sys
 import time
 import zipfile
 
 import pytest
 from packages import HELLO, SLOW_SETUP, pool, preparing, sdist, settings, wheel
-from yard import PARENT, TOP, Yard, processes_of
+from yard import PARENT, Yard, processes_of
+
 
 @pytest.fixture(scope="module")
 def packages_yard(tmp_path_factory, wheels):
