@@ -10,7 +10,6 @@
 #include "python/python_int.h"
 
 #include <dirent.h>
-#include <glob.h>
 
 enum { KEEP_CANDIDATES = 1000 };
 
@@ -52,32 +51,69 @@ ty_err keep_touch(struct ty_arena *a, const char *folder)
     return TY_OK;
 }
 
-/* Is the attempt that has this link alive? */
-static bool attempt_is_alive(struct ty_arena *a, const char *link)
+/* Does the attempt's folder link to the environment with this key, whatever path leads there? */
+static bool attempt_links(int dirfd, const char *key)
+{
+    char name[16], target[PATH_MAX];
+    for (int pool = 0; pool < PYTHON_POOLS; pool++) {
+        snprintf(name, sizeof name, "python-%d", pool);
+        ssize_t n = readlinkat(dirfd, name, target, sizeof target);
+        if (n > 0 && ty_str_ends((ty_str){target, (size_t)n}, ty_str_of(key)))
+            return true;
+    }
+    return false;
+}
+
+/* Its conductor holds the lock as long as it lives. One that cannot be asked counts as alive. */
+static bool attempt_is_alive(int dirfd)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    size_t folder = (size_t)(strrchr(link, '/') - link);
-    int fd = open(ty_format(a, "%.*s/lock", (int)folder, link), O_RDONLY | O_CLOEXEC);
+    int fd = openat(dirfd, "lock", O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return false;
-    bool held = fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+        return errno != ENOENT;
+    bool held = fcntl(fd, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
     close(fd);
     return held;
 }
 
+/* Each attempt of a job, jobs/<id>/<attempt>. Closes `job_fd`. */
+static bool job_uses(int job_fd, const char *key)
+{
+    struct dirent *entry;
+    bool used = false;
+    DIR *dir = fdopendir(job_fd);
+    if (!dir) {
+        close(job_fd);
+        return true;
+    }
+    while (!used && (entry = readdir(dir))) {
+        int fd = entry->d_name[0] == '.'
+                     ? -1
+                     : openat(job_fd, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (fd < 0)
+            continue;
+        used = attempt_links(fd, key) && attempt_is_alive(fd);
+        close(fd);
+    }
+    closedir(dir);
+    return used;
+}
+
 bool keep_in_use(struct ty_arena *a, const char *data_dir, const char *folder)
 {
-    glob_t links;
-    char target[PATH_MAX];
+    struct dirent *entry;
     bool used = false;
-    if (glob(ty_format(a, "%s/jobs/*/*/python-*", data_dir), GLOB_NOSORT, NULL, &links) != 0)
-        return false;
-    for (size_t i = 0; i < links.gl_pathc && !used; i++) {
-        ssize_t n = readlink(links.gl_pathv[i], target, sizeof target);
-        used = n > 0 && ty_str_is((ty_str){target, (size_t)n}, folder) &&
-               attempt_is_alive(a, links.gl_pathv[i]);
+    DIR *jobs = opendir(ty_format(a, "%s/jobs", data_dir));
+    if (!jobs)
+        return errno != ENOENT;
+    while (!used && (entry = readdir(jobs))) {
+        int fd = entry->d_name[0] == '.'
+                     ? -1
+                     : openat(dirfd(jobs), entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (fd >= 0)
+            used = job_uses(fd, strrchr(folder, '/'));
     }
-    globfree(&links);
+    closedir(jobs);
     return used;
 }
 

@@ -76,6 +76,33 @@ ty_err python_runtime_list(struct ty_arena *a, const char *data_dir,
     return TY_OK;
 }
 
+/* "tensorflow_cpu-2.12.1-cp311-….whl" for "tensorflow-cpu==2.12.1" */
+static bool is_wheel_of(struct ty_arena *a, const char *file, ty_str requirement)
+{
+    ty_str rest = ty_str_of(file), name, version, wanted = requirement_name(requirement);
+    if (!ty_str_ends(rest, TY_STR(".whl")) || !ty_str_split(&rest, '-', &name) ||
+        !ty_str_split(&rest, '-', &version))
+        return false;
+    return strcmp(name_normal(a, name), name_normal(a, wanted)) == 0 &&
+           ty_str_eq(version, ty_str_drop(requirement, wanted.len + strlen("==")));
+}
+
+bool python_runtime_has_wheels(const char *wheel_folder, const struct python_runtime *r)
+{
+    struct ty_arena a = {0};
+    struct dirent *entry;
+    bool found = strcmp(r->family, "host") == 0;
+    DIR *dir = found ? NULL : opendir(wheel_folder);
+    while (dir && !found && (entry = readdir(dir)))
+        for (size_t i = 0; r->requirements[i] && !found; i++)
+            if (strstr(r->requirements[i], "=="))
+                found = is_wheel_of(&a, entry->d_name, ty_str_of(r->requirements[i]));
+    if (dir)
+        closedir(dir);
+    ty_arena_clear(&a);
+    return found;
+}
+
 struct removal {
     struct ty_arena *a;
     const char *data_dir, *key;

@@ -22,20 +22,6 @@ struct needs {
     struct words replaced; /* names whose version in the runtime does not hold */
 };
 
-static bool has(const struct words *w, const char *word)
-{
-    for (size_t i = 0; i < w->count; i++)
-        if (strcmp(w->list[i], word) == 0)
-            return true;
-    return false;
-}
-
-static void add_once(struct words *w, const char *word)
-{
-    if (!has(w, word))
-        words_add(w, word);
-}
-
 /* Names and requirements of what is installed in the environment itself. */
 static ty_err read_packages(struct needs *n)
 {
@@ -73,14 +59,14 @@ static void add_missing(struct needs *n, const char *name)
 {
     for (size_t i = 0; i < n->asked.count; i++)
         if (strcmp(normal_name_of(n, ty_str_of(n->asked.list[i])), name) == 0)
-            add_once(&n->add, n->asked.list[i]);
+            words_add_once(&n->add, n->asked.list[i]);
 }
 
 /* Another version than the runtime's is wanted: a wheel of it decides. */
 static ty_err settle_conflict(struct needs *n, const struct complaint *c, const char *name)
 {
     const char *text = ty_cstr(n->a, requirement_bare(c->requirement));
-    if (has(&n->add, text))
+    if (words_has(&n->add, text))
         return TY_OK;
     struct words words = {.a = n->a};
     static const char *const options[] = {"--no-deps", "--only-binary=:all:", "--dest"};
@@ -100,17 +86,17 @@ static ty_err settle_conflict(struct needs *n, const struct complaint *c, const 
     printf("The package asks for %s: it is used instead of the runtime's " TY_STR_FMT ".\n", text,
            TY_STR_ARG(c->have));
     words_add(&n->add, text);
-    add_once(&n->replaced, name);
+    words_add_once(&n->replaced, name);
     return TY_OK;
 }
 
 static ty_err settle(struct needs *n, ty_str line)
 {
     struct complaint c;
-    if (!complaint_parse(line, &c) || !has(&n->own, name_normal(n->a, c.owner)))
+    if (!complaint_parse(line, &c) || !words_has(&n->own, name_normal(n->a, c.owner)))
         return TY_OK;
     const char *name = normal_name_of(n, c.requirement);
-    if (has(&n->own, name)) /* they are what the job was given */
+    if (words_has(&n->own, name)) /* they are what the job was given */
         return TY_OK;
     if (c.have.len > 0)
         return settle_conflict(n, &c, name);
@@ -128,7 +114,7 @@ static ty_err write_constraints(struct needs *n, const char *path)
         return err;
     ty_buf_init(&b, PYTHON_OUTPUT_BYTES);
     while (ty_str_split(&text, '\n', &line))
-        if (requirement_name(line).len > 0 && !has(&n->replaced, normal_name_of(n, line))) {
+        if (requirement_name(line).len > 0 && !words_has(&n->replaced, normal_name_of(n, line))) {
             ty_buf_adds(&b, line);
             ty_buf_addc(&b, '\n');
         }
@@ -183,8 +169,8 @@ ty_err needs_install(struct ty_arena *a, const struct pip *pip, const struct pyt
         err = settle(&n, line);
     for (size_t i = 0; err == TY_OK && i < n.asked.count; i++) {
         ty_str asked = ty_str_of(n.asked.list[i]);
-        if (requirement_is_special(asked) && !has(&n.own, normal_name_of(&n, asked)))
-            add_once(&n.add, n.asked.list[i]);
+        if (requirement_is_special(asked) && !words_has(&n.own, normal_name_of(&n, asked)))
+            words_add_once(&n.add, n.asked.list[i]);
     }
     return err == TY_OK && n.add.count > 0 ? install(&n) : err;
 }

@@ -82,6 +82,10 @@ TY_NODISCARD ty_err python_legacy_image(struct ty_arena *a, ty_str runtime_versi
                                         const char **ret_image);
 bool python_runtime_is_ready(const char *data_dir, const struct python_runtime *r);
 
+/* Has the folder a wheel of the runtime's framework? Without one, and without an index, it cannot
+ * be made. True for 'host', which has none. */
+bool python_runtime_has_wheels(const char *wheel_folder, const struct python_runtime *r);
+
 /* "/p", "file:///p" -> "/p"; NULL for anything else. Borrowed from `uri`, from the arena. */
 const char *python_package_path(struct ty_arena *a, ty_str uri);
 bool python_module_is_valid(ty_str module); /* a dotted name */

@@ -8,6 +8,7 @@ enum {
     PYTHON_TEXT_BYTES = 64 << 10,     /* pyproject.toml, WHEEL: what is longer is cut */
     PYTHON_METADATA_BYTES = 8 << 20,  /* METADATA has the README in it */
     PYTHON_OUTPUT_BYTES = 4 << 20,    /* of a program whose output we read */
+    PYTHON_POOLS = 4,                 /* a job has no more; links are python-0 to python-3 */
     PYTHON_NAME_BYTES = 200,          /* a distribution's name or version */
     PYTHON_UNUSED_S = 30 * 24 * 3600, /* environments that nobody used for so long go */
 };
@@ -21,6 +22,8 @@ struct words {
     size_t count, cap;
 };
 void words_add(struct words *w, const char *word);
+bool words_has(const struct words *w, const char *word);
+void words_add_once(struct words *w, const char *word); /* unless it is there */
 void words_add_all(struct words *w, const struct words *from);
 char *words_join(const struct words *w, const char *between);
 

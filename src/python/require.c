@@ -194,14 +194,6 @@ static bool is_file_word(ty_str s)
     return s.len > 0 && s.len <= PYTHON_NAME_BYTES && s.ptr[0] != '.';
 }
 
-static void add_once(struct words *w, const char *word)
-{
-    for (size_t i = 0; i < w->count; i++)
-        if (strcmp(w->list[i], word) == 0)
-            return;
-    words_add(w, word);
-}
-
 /* Each Tag is python-abi-platform; the file's name has each part once, joined by dots. */
 char *wheel_name(struct ty_arena *a, ty_str dist_info, ty_str wheel)
 {
@@ -220,7 +212,7 @@ char *wheel_name(struct ty_arena *a, ty_str dist_info, ty_str wheel)
         one[2] = value;
         for (int i = 0; i < 3; i++)
             if (is_file_word(one[i]))
-                add_once(&parts[i], ty_cstr(a, one[i]));
+                words_add_once(&parts[i], ty_cstr(a, one[i]));
     }
     static const char *const any[] = {"py3", "none", "any"};
     for (int i = 0; i < 3; i++)

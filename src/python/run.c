@@ -21,6 +21,20 @@ void words_add(struct words *w, const char *word)
     w->list[w->count] = NULL;
 }
 
+bool words_has(const struct words *w, const char *word)
+{
+    for (size_t i = 0; i < w->count; i++)
+        if (strcmp(w->list[i], word) == 0)
+            return true;
+    return false;
+}
+
+void words_add_once(struct words *w, const char *word)
+{
+    if (!words_has(w, word))
+        words_add(w, word);
+}
+
 void words_add_all(struct words *w, const struct words *from)
 {
     for (size_t i = 0; i < from->count; i++)

@@ -469,7 +469,7 @@ static pid_t run_attempt(struct ty_arena *a, const char *data, const char *env)
     int ready[2];
     char c;
     assert_ok(ty_mkdirs(folder, 0700));
-    assert_int_equal(symlink(env, ty_format(a, "%s/python-0", folder)), 0);
+    assert_int_equal(symlink(env, ty_format(a, "%s/python-1", folder)), 0);
     assert_int_equal(pipe(ready), 0);
     pid_t pid = ty_fork();
     if (pid == 0) {
@@ -517,7 +517,8 @@ static void unused_environments_go(void **state)
     for (size_t i = 0; i < TY_COUNT(old); i++)
         make_old(&a, data, old[i], 31);
     make_old(&a, data, KEY64("3"), 29);
-    pid_t pid = run_attempt(&a, data, env_place(&a, data, "envs", KEY64("1")));
+    /* The server may know the data folder by another path. */
+    pid_t pid = run_attempt(&a, data, env_place(&a, "/elsewhere", "envs", KEY64("1")));
     assert_ok(keep_touch(&a, env_place(&a, data, "envs", KEY64("5"))));
     assert_err(TY_NOT_FOUND, keep_touch(&a, env_place(&a, data, "envs", KEY64("6"))));
 
@@ -574,6 +575,33 @@ static void locks_keep_it(void **state)
     ty_arena_clear(&a);
 }
 
+static void wheels_of_a_runtime(void **state)
+{
+    (void)state;
+    struct ty_arena a = {0};
+    const char *tmp = getenv("TMPDIR");
+    char *folder = ty_format(&a, "%s/ty-python-XXXXXX", tmp ? tmp : "/tmp");
+    struct python_runtime tf, host;
+    assert_non_null(mkdtemp(folder));
+    assert_ok(python_runtime_find(&a, TY_STR("tf-cpu.2-12"), &debian, &tf));
+    assert_ok(python_runtime_find(&a, TY_STR("host"), &debian, &host));
+    assert_true(python_runtime_has_wheels("", &host));
+    assert_false(python_runtime_has_wheels("", &tf));
+    static const char *const others[] = {"tensorflow_cpu-2.13.1-cp311-cp311-any.whl",
+                                         "tensorflow-2.12.1-cp311-cp311-any.whl", "README",
+                                         "tensorflow_cpu-2.12.1.tar.gz"};
+    for (size_t i = 0; i < TY_COUNT(others); i++)
+        assert_ok(
+            ty_file_replace(AT_FDCWD, ty_format(&a, "%s/%s", folder, others[i]), TY_STR(""), 0600));
+    assert_false(python_runtime_has_wheels(folder, &tf));
+    assert_ok(ty_file_replace(AT_FDCWD,
+                              ty_format(&a, "%s/tensorflow_cpu-2.12.1-cp311-cp311-any.whl", folder),
+                              TY_STR(""), 0600));
+    assert_true(python_runtime_has_wheels(folder, &tf));
+    assert_ok(ty_remove_tree(AT_FDCWD, folder));
+    ty_arena_clear(&a);
+}
+
 static const struct CMUnitTest tests[] = {
     TEST("sha256/known_vectors", sha256_known_vectors),
     TEST("sha256/million", sha256_million),
@@ -586,6 +614,7 @@ static const struct CMUnitTest tests[] = {
     TEST("runtime/unknown_images_are_refused", unknown_images_are_refused),
     TEST("runtime/keys_tell_runtimes_apart", keys_tell_runtimes_apart),
     TEST("runtime/listed_and_removed", runtimes_are_listed_and_removed),
+    TEST("runtime/wheels_of_it", wheels_of_a_runtime),
     TEST("keep/unused_environments_go", unused_environments_go),
     TEST("keep/locks_keep_it", locks_keep_it),
     TEST("require/requirements_are_cut", requirements_are_cut),

@@ -219,11 +219,14 @@ def test_refused_at_submit(packages_yard, tmp_path):
         assert reply.status == 400 and field in str(reply.json) and words in str(reply.json), reply
 
 
-def test_offline_without_the_runtime_is_refused_at_submit(tmp_path):
-    with Yard(tmp_path, settings={"runtimes_offline": 1}) as yard:
+@pytest.mark.parametrize("folder", [False, True])
+def test_offline_without_the_runtime_is_refused_at_submit(tmp_path, wheels, folder):
+    """Also where the wheel folder has other wheels only."""
+    with Yard(tmp_path, settings={"runtimes_offline": 1, **({"wheel_folder": wheels} if folder else {})}) as yard:
         package = sdist(tmp_path / "x.tar.gz", {"trainer/__init__.py": "", "trainer/task.py": HELLO})
         reply = yard.call("POST", f"/v1/{PARENT}/customJobs", yard.job(pools=[pool(package, image="us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-15:latest")]))
         assert reply.status == 400 and "trainyard runtimes add tf-cpu.2-15" in str(reply.json), reply
+        assert "tensorflow-cpu 2.15.1" in str(reply.json)
 
 
 def test_no_python_is_refused_at_submit(tmp_path):
@@ -282,6 +285,22 @@ def test_runtimes_command(packages_yard, tmp_path, wheels):
     assert "Python 3." not in yard.trainyard("runtimes", "list", f"--data={yard.data}").stdout
     refused = yard.trainyard("runtimes", "add", "ubuntu", f"--data={yard.data}")
     assert refused.returncode == 1 and "tf-cpu.2-N" in refused.stderr
+
+
+def test_doctor_tells_of_python(packages_yard, tmp_path):
+    yard = packages_yard
+    (row,) = [r for r in yard.trainyard("doctor", f"--data={yard.data}").stdout.splitlines() if " python " in r]
+    assert row.startswith("ok ") and "makes virtual environments; runtimes: " in row
+    # One without ensurepip, as Debian's is without python3-venv.
+    bare = tmp_path / "python3"
+    bare.write_text(f'#!/bin/sh\nfor w; do [ "$w" = "import venv, ensurepip" ] && exit 1; done\n'
+                    f'case "$*" in *_base_executable*) printf "11 3.11.2\\n{bare}\\n";; esac\n')
+    bare.chmod(0o755)
+    for python, words in ((bare, "apt install python3-venv"), ("/nowhere/python", "there is no '/nowhere/python'")):
+        (tmp_path / "trainyard.conf").write_text(f"python = {python}\n")
+        done = yard.trainyard("doctor", f"--data={tmp_path}")
+        (row,) = [r for r in done.stdout.splitlines() if " python " in r]
+        assert row.startswith("note ") and words in row, row
 
 
 def test_our_command_submits_a_package(packages_yard, tmp_path):
