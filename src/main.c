@@ -105,6 +105,8 @@ static int command_prepare(int argc, char **argv)
             p->image = value;
         else if ((value = option_value(argc, argv, &i, "--module")))
             p->module = value;
+        else if ((value = option_value(argc, argv, &i, "--python-path")))
+            p->python_path = value;
         else if ((value = option_value(argc, argv, &i, "--package")) && count)
             p->packages[p->package_count++] = package_path(&a, value);
         else

@@ -5,6 +5,7 @@
 #include <sys/statvfs.h>
 
 #include "exec/exec.h"
+#include "python/python.h"
 
 enum mark { GOOD, NOTE, BAD };
 
@@ -138,6 +139,41 @@ static void look_at_disk(struct cli *c, struct findings *f, const struct ty_conf
                     free_bytes >> 20, dir, config->disk_reserve_bytes >> 20));
 }
 
+/* Commands run without Python; only jobs with packages need it. */
+static void look_at_python(struct cli *c, struct findings *f, const struct ty_config *config)
+{
+    struct python_host host;
+    struct python_listed *list = NULL;
+    size_t count = 0;
+    if (!python_is_there(config->python)) {
+        found(f, NOTE, "python",
+              ty_format(c->arena,
+                        "there is no '%s'; jobs with Python packages need it. On Debian: apt "
+                        "install python3-venv; another one: set python in %s/trainyard.conf",
+                        config->python, c->data_dir));
+        return;
+    }
+    ty_err err = python_host_read(c->arena, config->python, &host);
+    if (err == TY_OK)
+        err = python_venv_check(&host);
+    if (err == TY_OK)
+        err = python_runtime_list(c->arena, c->data_dir, &list, &count);
+    if (err != TY_OK) {
+        found(f, NOTE, "python", ty_cstr(c->arena, ty_str_of(ty_err_message())));
+        return;
+    }
+    struct ty_buf b;
+    ty_buf_init(&b, 4096);
+    ty_buf_addf(&b, "%s at %s makes virtual environments; runtimes: ", host.version,
+                host.executable);
+    for (size_t i = 0; i < count; i++)
+        ty_buf_addf(&b, "%s" TY_STR_FMT, i ? ", " : "", TY_STR_ARG(list[i].what));
+    ty_buf_addz(&b,
+                count ? "" : "none yet, they are made on first use or by 'trainyard runtimes add'");
+    found(f, GOOD, "python", b.ptr);
+    ty_buf_clear(&b);
+}
+
 static void look_at_shell(struct cli *c, struct findings *f)
 {
     bool on = getenv("TRAINYARD_ENV") != NULL;
@@ -175,6 +211,7 @@ int cli_doctor(struct cli *c)
     look_at_peers(c, &f);
     look_at_library(c, &f, "libmicrohttpd.so.12", "libmicrohttpd12");
     look_at_library(c, &f, "libcrypto.so.3", "libssl3");
+    look_at_python(c, &f, &config);
     look_at_disk(c, &f, &config);
     look_at_shell(c, &f);
     look_at_ports(c, &f, &config);

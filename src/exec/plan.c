@@ -233,6 +233,13 @@ static ty_err env_add_user(struct env *e, const json_t *pool_spec, int pool)
     return TY_OK;
 }
 
+/* Without a server of one's own, wandb would send the run to its makers, or ask for a key. */
+static void env_add_wandb(struct env *e)
+{
+    if (!env_has(e, "WANDB_BASE_URL") && !env_has(e, "WANDB_MODE"))
+        env_put(e, ty_format(e->a, "WANDB_MODE=offline"));
+}
+
 /* ---- the cluster variables ---- */
 
 /* {"workerpool0":["127.0.0.1:20000"],…}, or with TensorFlow's names and without the evaluators. */
@@ -406,9 +413,7 @@ static ty_err build_env(struct ty_arena *a, const struct exec_job *job, struct e
         ty_err err = env_add_user(&e, pool, r->pool);
         if (err)
             return err;
-        /* Its default is the maker's own server, and a question for a key that nobody answers. */
-        if (!env_has(&e, "WANDB_BASE_URL") && !env_has(&e, "WANDB_MODE"))
-            env_put(&e, ty_format(a, "WANDB_MODE=offline"));
+        env_add_wandb(&e);
         for (size_t n = 0; n < e.count; n++)
             if (strlen(e.list[n]) > PLAN_STRING_BYTES)
                 return ty_fail(TY_INVALID_ARGUMENT,
@@ -435,9 +440,13 @@ static void words_add(struct words *w, const char *name, ty_str value)
 static void words_add_pool(struct words *w, const json_t *package, int pool)
 {
     const json_t *uris = json_object_get(package, "packageUris");
+    const json_t *env = json_object_get(package, "env");
     words_add(w, "pool", ty_str_of(ty_format(w->a, "%d", pool)));
     words_add(w, "image", wire_json_get_str(package, "executorImageUri"));
     words_add(w, "module", wire_json_get_str(package, "pythonModule"));
+    for (size_t i = 0; i < json_array_size(env); i++)
+        if (ty_str_is(wire_json_get_str(json_array_get(env, i), "name"), "PYTHONPATH"))
+            words_add(w, "python-path", wire_json_get_str(json_array_get(env, i), "value"));
     for (size_t i = 0; i < json_array_size(uris); i++)
         words_add(w, "package", ty_str_of(json_string_value(json_array_get(uris, i))));
 }
@@ -451,7 +460,8 @@ static void build_prepare(struct ty_arena *a, const struct ty_config *config,
     for (size_t i = 0; i < json_array_size(pools); i++) {
         const json_t *package = json_object_get(json_array_get(pools, i), "pythonPackageSpec");
         packages += package != NULL;
-        most += 3 + json_array_size(json_object_get(package, "packageUris"));
+        most += 3 + json_array_size(json_object_get(package, "packageUris")) +
+                json_array_size(json_object_get(package, "env"));
     }
     if (packages == 0)
         return;

@@ -63,28 +63,6 @@ static int clear_arena(void **state)
                                         ":1," HOST("\"c"                                           \
                                                    "\"") "}]}"
 
-#define WITH_ENV(name, value)                                                                      \
-    "{\"workerPoolSpecs\":[{\"replicaCount\":\"1\",\"containerSpec\":{\"imageUri\":\"host\","      \
-    "\"command\":[\"a\"],\"env\":[{\"name\":\"" name "\",\"value\":\"" value "\"}]}}]}"
-
-static void wandb_is_offline_unless_told(void **state)
-{
-    (void)state;
-    struct exec_plan plan;
-    unsetenv("WANDB_MODE");
-    unsetenv("WANDB_BASE_URL");
-    assert_ok(build(GANG, &plan));
-    assert_string_equal(get_env(&plan.replicas[0], "WANDB_MODE"), "offline");
-    assert_ok(build(WITH_ENV("WANDB_BASE_URL", "http://127.0.0.1:1"), &plan));
-    assert_null(get_env(&plan.replicas[0], "WANDB_MODE"));
-    assert_ok(build(WITH_ENV("WANDB_MODE", "disabled"), &plan));
-    assert_string_equal(get_env(&plan.replicas[0], "WANDB_MODE"), "disabled");
-    setenv("WANDB_BASE_URL", "http://127.0.0.1:1", 1);
-    assert_ok(build(GANG, &plan));
-    assert_null(get_env(&plan.replicas[0], "WANDB_MODE"));
-    unsetenv("WANDB_BASE_URL");
-}
-
 static void single_replica(void **state)
 {
     (void)state;
@@ -130,6 +108,36 @@ static void single_replica(void **state)
     assert_string_equal(get_env(r, "RANK"), "0");
     assert_string_equal(get_env(r, "WORLD_SIZE"), "1");
     assert_string_equal(get_env(r, "PYTHONUNBUFFERED"), "1");
+}
+
+static void wandb_stays_here(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *env, *mode;
+    } rows[] = {
+        {"", "offline"},
+        {"{\"name\":\"WANDB_BASE_URL\",\"value\":\"http://127.0.0.1:8080\"}", NULL},
+        {"{\"name\":\"WANDB_MODE\",\"value\":\"online\"}", "online"},
+        {"{\"name\":\"WANDB_MODE_X\",\"value\":\"1\"}", "offline"},
+    };
+    struct exec_plan plan;
+    for (size_t i = 0; i < TY_COUNT(rows); i++) {
+        assert_ok(build(ty_format(&arena,
+                                  "{\"workerPoolSpecs\":[{\"containerSpec\":{\"imageUri\":\"host\","
+                                  "\"command\":[\"a\"],\"env\":[%s]}}]}",
+                                  rows[i].env),
+                        &plan));
+        const char *mode = get_env(&plan.replicas[0], "WANDB_MODE");
+        if (rows[i].mode)
+            assert_string_equal(mode, rows[i].mode);
+        else
+            assert_null(mode);
+    }
+    setenv("WANDB_BASE_URL", "http://127.0.0.1:8080", 1); /* the server's own counts too */
+    assert_ok(build("{\"workerPoolSpecs\":[{" HOST("\"a\"") "}]}", &plan));
+    unsetenv("WANDB_BASE_URL");
+    assert_null(get_env(&plan.replicas[0], "WANDB_MODE"));
 }
 
 static void assert_json(const char *text, const char *expected)
@@ -480,7 +488,8 @@ static void python_packages_are_prepared(void **state)
                      "{\"replicaCount\":\"2\",\"pythonPackageSpec\":{\"executorImageUri\":"
                      "\"r/tf-cpu.2-15\",\"packageUris\":[\"/p/a b.whl\",\"file:///p/c.tar.gz\"],"
                      "\"pythonModule\":\"trainer.task\",\"args\":[\"--x\"],"
-                     "\"env\":[{\"name\":\"A\",\"value\":\"1\"}]}}]}",
+                     "\"env\":[{\"name\":\"A\",\"value\":\"1\"},{\"name\":\"PYTHONPATH\","
+                     "\"value\":\"/my/libs\"}]}}]}",
         &plan));
     assert_int_equal(plan.replica_count, 3);
     const struct exec_replica *r = &plan.replicas[1];
@@ -493,12 +502,19 @@ static void python_packages_are_prepared(void **state)
     assert_string_equal(get_env(r, "VIRTUAL_ENV"), "/data/jobs/17/2/python-1");
     assert_memory_equal(get_env(r, "PATH"), "/data/jobs/17/2/python-1/bin:", 29);
     static const char *const wanted[] = {
-        "/proc/self/exe",        "prepare",
-        "--data=/data",          "--into=/data/jobs/17/2",
-        "--python=python3",      "--wheels=",
-        "--offline=0",           "--pool=1",
-        "--image=r/tf-cpu.2-15", "--module=trainer.task",
-        "--package=/p/a b.whl",  "--package=file:///p/c.tar.gz",
+        "/proc/self/exe",
+        "prepare",
+        "--data=/data",
+        "--into=/data/jobs/17/2",
+        "--python=python3",
+        "--wheels=",
+        "--offline=0",
+        "--pool=1",
+        "--image=r/tf-cpu.2-15",
+        "--module=trainer.task",
+        "--python-path=/my/libs",
+        "--package=/p/a b.whl",
+        "--package=file:///p/c.tar.gz",
     };
     assert_non_null(plan.prepare);
     for (size_t i = 0; i < TY_COUNT(wanted); i++)
@@ -599,8 +615,8 @@ static void mark_names_the_yard(void **state)
 static const struct CMUnitTest tests[] = {
     CASE("plan/python_packages_are_prepared", python_packages_are_prepared),
     CASE("plan/single_replica", single_replica),
+    CASE("plan/wandb_stays_here", wandb_stays_here),
     CASE("plan/cluster_variables", cluster_variables),
-    CASE("plan/wandb_is_offline_unless_told", wandb_is_offline_unless_told),
     CASE("plan/huge_spec_is_left_out", huge_spec_is_left_out),
     CASE("plan/bad_specs_name_the_field", bad_specs),
     CASE("plan/counts_and_timeouts", counts_and_timeouts),

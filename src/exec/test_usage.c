@@ -542,8 +542,9 @@ static void processes_are_measured(void **state)
 {
     (void)state;
     enum { WORK_US = 200000 };
-    int ready[2];
+    int ready[2], go[2];
     assert_int_equal(pipe(ready), 0);
+    assert_int_equal(pipe(go), 0);
     pid_t pid = fork();
     if (pid == 0) {
         pid_t below = fork();
@@ -552,7 +553,9 @@ static void processes_are_measured(void **state)
             p[i] = 1;
         while (clock() < WORK_US)
             ;
-        if (below > 0 && (write(ready[1], "x", 1) != 1 || waitpid(below, NULL, 0) != below))
+        char stay;
+        if (below > 0 && (write(ready[1], "x", 1) != 1 || read(go[0], &stay, 1) != 1 ||
+                          waitpid(below, NULL, 0) != below))
             _exit(1);
         _exit(0);
     }
@@ -564,6 +567,7 @@ static void processes_are_measured(void **state)
     assert_int_equal(read(ready[0], &byte, 1), 1);
     usage_look(&u, &none);
     assert_true(u.cpu_us >= WORK_US / 2 && u.memory_bytes >= 64 * MB);
+    assert_int_equal(write(go[1], "x", 1), 1);
     while (!usage_reap(&u, &none, pidfd, &info))
         usleep(1000);
     assert_int_equal(info.si_status, 0);
@@ -572,6 +576,8 @@ static void processes_are_measured(void **state)
     close(pidfd);
     close(ready[0]);
     close(ready[1]);
+    close(go[0]);
+    close(go[1]);
 }
 
 static void bytes_are_readable(void **state)

@@ -146,7 +146,7 @@ static void package_check(const json_t *uri, const char *field, struct wire_viol
                            (long long)st.st_size, PACKAGE_BYTES);
 }
 
-/* With runtimes_offline, only what is there can be used, or made of wheels. */
+/* With runtimes_offline, only what is there can be used, or made of the wheels that are there. */
 static void runtime_check(const struct ty_config *config, const char *data_dir, ty_str image,
                           const char *field, struct wire_violations *v)
 {
@@ -163,17 +163,20 @@ static void runtime_check(const struct ty_config *config, const char *data_dir, 
                            config->python);
         return;
     }
-    if (!config->runtimes_offline || config->wheel_folder[0] != '\0' || ty_str_is(image, "host"))
+    if (!config->runtimes_offline || ty_str_is(image, "host"))
         return;
     if (python_host_read(v->arena, config->python, &host) != TY_OK ||
         python_runtime_find(v->arena, image, &host, &runtime) != TY_OK)
         wire_violation_add(v, field, "%s", ty_err_message());
-    else if (!python_runtime_is_ready(data_dir, &runtime))
-        wire_violation_add(v, field,
-                           "the runtime (%s) is not on this machine, and the setting "
-                           "runtimes_offline forbids to fetch it; 'trainyard runtimes add %s "
-                           "--wheels=FOLDER' makes it from a folder of wheels",
-                           runtime.what, runtime.image);
+    else if (!python_runtime_is_ready(data_dir, &runtime) &&
+             !python_runtime_has_wheels(config->wheel_folder, &runtime))
+        wire_violation_add(
+            v, field,
+            "the runtime (%s) is not on this machine, the setting wheel_folder "
+            "('%s') names no folder with a wheel of it, and runtimes_offline forbids "
+            "to fetch it; 'trainyard runtimes add %s --wheels=FOLDER' makes it from "
+            "a folder of wheels",
+            runtime.what, config->wheel_folder, runtime.image);
 }
 
 static void python_check(const struct vertex_place *place, const json_t *spec, const char *path,

@@ -1,4 +1,4 @@
-"""conftest.py -- Google's own clients, where this machine has them."""
+"""conftest.py -- Google's own clients, where this machine has them, and a yard with real frameworks."""
 import os
 import pathlib
 import shutil
@@ -35,8 +35,9 @@ def sdk_python():
 
 @pytest.fixture(scope="session")
 def tf_yard(tmp_path_factory):
-    """A server whose TensorFlow runtimes, from PyPI (hundreds of megabytes), all tests share. TRAINYARD_TF_DATA names a
-    folder to keep them in between runs."""
+    """A server whose runtimes (from PyPI, hundreds of megabytes) all tests of a run share.
+
+    TRAINYARD_TF_DATA names a data folder to keep the runtimes in between runs."""
     seen = subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", tmp_path_factory.mktemp("probe"),
                            "--retries", "1", "--timeout", "15", "cloudml-hypertune==0.1.0.dev6"], capture_output=True, text=True, timeout=120)
     kept = os.environ.get("TRAINYARD_TF_DATA")
