@@ -97,7 +97,8 @@ void sweep_kill(int64_t job_id, int attempt, const struct exec_replica *replica,
     }
 }
 
-void exec_attempt_sweep(int64_t job_id, int attempt)
+void exec_attempt_sweep(const char *data_dir, int64_t job_id, int attempt)
 {
     sweep_kill(job_id, attempt, NULL, 10000);
+    (void)container_sweep(data_dir, job_id, attempt, 10000); /* it says itself what it left */
 }

@@ -701,7 +701,7 @@ static void sweep_leaves_nothing(void **state)
     kill_conductor(&y);
     unsetenv("TY_ISOLATION");
     assert_true(left_after(&y, 200) > 0); /* or the sweep would not be tested */
-    exec_attempt_sweep(y.plan.job_id, 1);
+    exec_attempt_sweep(y.dir, y.plan.job_id, 1);
     assert_int_equal(yard_processes(&y), 0);
     yard_close(&y);
 }

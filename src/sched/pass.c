@@ -125,7 +125,7 @@ static void plan_ended(struct sched *s, struct active *j, const struct exec_look
 
 static void plan_lost(struct sched *s, struct active *j, struct attempt *ended)
 {
-    exec_attempt_sweep(j->id, j->attempt);
+    exec_attempt_sweep(s->setup.data_dir, j->id, j->attempt);
     ended->outcome = TY_STR("lost");
     ended->message = ty_str_of(ty_format(
         &s->pass,
