@@ -112,7 +112,7 @@ ty_err call_run(struct call *c, const char *const *argv, int64_t timeout_ms)
     }
     pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     if (pidfd < 0 || !call_collect(c, pidfd, pipes, ty_boot_ms() + timeout_ms)) {
-        kill(pid, SIGKILL);
+        kill(-pid, SIGKILL); /* it leads a session of its own */
         err = ty_fail(TY_DEADLINE_EXCEEDED, "'%s' did not answer within %" PRId64 " seconds",
                       argv[0], timeout_ms / 1000);
     }

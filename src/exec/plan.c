@@ -581,7 +581,8 @@ static void build_prepare(struct ty_arena *a, const struct ty_config *config,
     words_add(&w, "python", ty_str_of(config->python));
     words_add(&w, "wheels", ty_str_of(config->wheel_folder));
     words_add(&w, "offline", ty_str_of(config->runtimes_offline ? "1" : "0"));
-    words_add(&w, "engine", ty_str_of(config->container_engine));
+    if (containers)
+        words_add(&w, "engine", ty_str_of(config->container_engine));
     for (size_t i = 0; i < json_array_size(pools); i++) {
         const json_t *pool = json_array_get(pools, i);
         const json_t *package = json_object_get(pool, "pythonPackageSpec");
