@@ -87,10 +87,10 @@ TY_NODISCARD ty_err container_argv(struct ty_arena *a, const struct container_en
 /* Run it and wait for its end, as the process of the replica, in the replica's folder: its output
  * goes to our own stdout and stderr, a SIGTERM to its first process. Returns a wait status: the
  * program's, with 128+N as signal N; 125 to 127 after a line on stderr that says why, when the
- * engine could not start the program. The container is removed before. */
+ * engine could not start the program. The container is left for container_sweep. */
 int container_run(const struct container *c);
-/* Remove what containers the attempt in this folder has left; nothing is started when it had none.
- * False: some are still there after limit_ms, or the engine does not answer. */
+/* Remove the attempt's containers, whatever they do; nothing is started when it had none. False:
+ * some are still there after limit_ms, or the engine does not answer. */
 bool container_sweep(const char *data_dir, int64_t job_id, int attempt, int64_t limit_ms);
 
 #endif

@@ -24,6 +24,9 @@ const char *call_reason(struct ty_arena *a, const struct call *c);
 /* Read it from a folder. TY_NOT_FOUND, TY_DATA_LOSS. The key is empty or what was written. */
 TY_NODISCARD ty_err engine_read(struct ty_arena *a, int dirfd, struct container_engine *ret_engine,
                                 ty_str *ret_key);
+/* The beginning of the command that removes containers at once; returns how many words it has. */
+enum { ENGINE_RM_WORDS = 5 };
+size_t engine_rm_words(const struct container_engine *engine, const char **argv);
 TY_NODISCARD ty_err engine_write(int dirfd, const struct container_engine *engine, const char *key);
 
 #endif

@@ -235,6 +235,18 @@ static ty_err podman_find_way(struct ty_arena *a, struct container_engine *e)
     return TY_OK;
 }
 
+size_t engine_rm_words(const struct container_engine *engine, const char **argv)
+{
+    size_t n = 0;
+    argv[n++] = engine->path;
+    argv[n++] = "rm";
+    argv[n++] = "--force";
+    argv[n++] = "--volumes";
+    if (engine->kind == CONTAINER_PODMAN && podman_major(engine) >= 4)
+        argv[n++] = "--time=0"; /* it would wait for a program that does not heed SIGTERM */
+    return n;
+}
+
 /* ---- finding one ---- */
 
 /* The first line that `argv` prints. */

@@ -1,14 +1,19 @@
-/* run.c -- a replica's container from start to removal.
+/* run.c -- a replica's container, until its program has ended.
  *
  *   init ── this process (has the marks of sweep.c, dies with init) ── ENGINE run ─ ─ container
  *
  * R1 `N.container` is there before the engine is started and until the container is removed: who
- *    finds it sweeps by label. R2 The engine's client dies with this process, so that once we are
- *    gone no new container appears. R3 The client does not have our marks in its environment,
- *    because podman's monitor inherits that, and a killed monitor leaves a container that podman
- *    takes for running; the program in the container does have them, so a sweep by marks kills it.
+ *    finds it sweeps.
+ * R2 The engine's client dies with this process, so that once we are gone no new container appears.
+ * R3 The client does not have our marks in its environment, because podman's monitor inherits that,
+ *    and a killed monitor leaves a container that podman takes for running. The program in the
+ *    container does have them, so a sweep by marks kills it.
  * R4 SIGTERM reaches the container's first process only, and once: a second one would interrupt a
- *    trainer that is saving its checkpoint. */
+ *    trainer that is saving its checkpoint.
+ *
+ * The container itself stays until the attempt's end (sweep.c), or the replica's next life:
+ * removing one takes the engine longer than some programs run, and neither the other replicas nor
+ * the grace period need to wait for that. */
 #include "container/container_int.h"
 
 #include <sys/prctl.h>
@@ -40,22 +45,21 @@ static const char *cid_read(struct ty_arena *a, const struct container *c)
     return text.len > 0 ? ty_cstr(a, text) : NULL;
 }
 
-/* Remove it, if it is there; true: it is not, any more. */
-static bool remove_container(struct ty_arena *a, const struct container_engine *e,
-                             const struct container *c)
+/* Remove the container of the replica's life before this one; true: there is none now. */
+static bool remove_before(struct ty_arena *a, const struct container_engine *e,
+                          const struct container *c)
 {
     const char *cid = cid_read(a, c);
-    const char *argv[] = {e->path, "rm", "--force", "--volumes", cid, NULL};
+    const char *argv[ENGINE_RM_WORDS + 2] = {NULL};
     struct call call;
     if (!cid)
-        return false;
+        return true;
+    argv[engine_rm_words(e, argv)] = cid;
     ty_err err = call_run(&call, argv, CONTROL_MS);
     bool gone = err == TY_OK && call.status == 0;
     call_clear(&call);
-    if (gone) {
+    if (gone)
         unlink(beside(a, c, "cid"));
-        unlink(beside(a, c, "container"));
-    }
     return gone;
 }
 
@@ -198,8 +202,9 @@ static ty_err run_prepare(struct ty_arena *a, const struct container *c,
     if (err == TY_OK)
         err = ty_file_read(dirfd, ty_format(a, "image-%d", c->pool), CALL_BYTES, a, &python_path);
     close(dirfd);
-    if (err == TY_OK && cid_read(a, c)) /* of a life before this one */
-        (void)remove_container(a, ret_engine, c);
+    if (err == TY_OK && !remove_before(a, ret_engine, c))
+        err = ty_fail(TY_INTERNAL, "%s does not remove the one before",
+                      container_kind_name(ret_engine->kind));
     if (err == TY_OK)
         err = container_argv(a, ret_engine, c, ty_cstr(a, python_path), ret_argv);
     if (err != TY_OK)
@@ -224,12 +229,10 @@ int container_run(const struct container *c)
     prctl(PR_SET_NAME, "ty-container");
     ty_err err = run_prepare(&a, c, &e, &argv);
     int status = ENGINE_FAILED << 8;
-    if (err == TY_OK) {
+    if (err == TY_OK)
         status = settle(&a, &e, c, client_run(&a, &e, c, argv));
-        (void)remove_container(&a, &e, c); /* what fails here is swept at the end (R1) */
-    } else {
+    else
         fprintf(stderr, "trainyard: the container cannot be started: %s\n", ty_err_message());
-    }
     ty_arena_clear(&a);
     return status;
 }

@@ -378,9 +378,13 @@ static int finish(pid_t pid)
     return WEXITSTATUS(status);
 }
 
-static void assert_removed(void)
+/* One call of the engine removes it. */
+static void assert_swept(void)
 {
-    assert_int_equal(count_calls("rm --force --volumes c0ffee"), 1);
+    unlink(path_of("calls"));
+    assert_true(is_there("jobs/7/1/0-0.container"));
+    assert_true(container_sweep(fake, 7, 1, 10000));
+    assert_string_equal(get("calls"), "rm --force --volumes c0ffee\n");
     assert_false(is_there("jobs/7/1/0-0.container"));
     assert_false(is_there("jobs/7/1/0-0.cid"));
 }
@@ -394,9 +398,8 @@ static void statuses_are_the_programs(void **state)
     } cases[] = {{"exit 0", 0},     {"exit 3", 3},     {"exit 124", 124}, {"exit 128", 128},
                  {"exit 137", 209}, {"exit 143", 215}, {"exit 255", 255}, {"kill -9 $$", 209}};
     for (size_t i = 0; i < TY_COUNT(cases); i++) {
-        unlink(path_of("calls"));
         assert_int_equal(finish(start(cases[i].program)), cases[i].status);
-        assert_removed();
+        assert_swept();
         assert_string_equal(get("err"), "");
     }
 }
@@ -443,7 +446,7 @@ static void sigterm_is_passed_on_once(void **state)
     kill(pid, SIGTERM);
     assert_int_equal(finish(pid), 5);
     assert_string_equal(get("terms"), "term\n");
-    assert_removed();
+    assert_swept();
 }
 
 static void client_dies_with_its_parent(void **state)
@@ -463,16 +466,35 @@ static void client_dies_with_its_parent(void **state)
         assert_true(i < 499);
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     }
-    /* What it left is swept, by label. */
-    put("left", "c0ffee\n");
-    assert_true(is_there("jobs/7/1/0-0.container"));
+    assert_swept();
+}
+
+static void next_life_removes_the_one_before(void **state)
+{
+    (void)state;
+    assert_int_equal(finish(start("exit 0")), 0);
+    assert_int_equal(finish(start("exit 0")), 0);
+    assert_int_equal(count_calls("rm --force --volumes c0ffee"), 1);
+    put("stuck", "");
+    assert_int_equal(finish(start("exit 0")), 125);
+    assert_non_null(strstr(get("err"), "docker does not remove the one before"));
+}
+
+/* The client was killed before it wrote an id: only labels are known. */
+static void sweep_without_an_id_goes_by_labels(void **state)
+{
+    (void)state;
+    assert_int_equal(finish(start("rm $cid; echo c0ffee >$FAKE/left; exit 0")), 0);
+    unlink(path_of("calls"));
     assert_true(container_sweep(fake, 7, 1, 10000));
-    assert_removed();
-    assert_non_null(strstr(get("calls"), ty_format(&arena,
-                                                   "--filter=label=trainyard.data=%s "
-                                                   "--filter=label=trainyard.job=7 "
-                                                   "--filter=label=trainyard.attempt=1",
-                                                   fake)));
+    const char *list = ty_format(&arena,
+                                 "ps --all --quiet --no-trunc --filter=label=trainyard.data=%s "
+                                 "--filter=label=trainyard.job=7 "
+                                 "--filter=label=trainyard.attempt=1\n",
+                                 fake);
+    assert_string_equal(get("calls"),
+                        ty_format(&arena, "%srm --force --volumes c0ffee\n%s%s", list, list, list));
+    assert_false(is_there("jobs/7/1/0-0.container"));
 }
 
 static void sweep_without_containers_starts_nothing(void **state)
@@ -519,6 +541,8 @@ static const struct CMUnitTest tests[] = {
     CASE("run/client_has_no_marks", client_has_no_marks),
     CASE("run/sigterm_is_passed_on_once", sigterm_is_passed_on_once),
     CASE("run/client_dies_with_its_parent", client_dies_with_its_parent),
+    CASE("run/next_life_removes_the_one_before", next_life_removes_the_one_before),
+    CASE("sweep/by_labels", sweep_without_an_id_goes_by_labels),
     CASE("sweep/nothing_to_do", sweep_without_containers_starts_nothing),
     CASE("sweep/failure_is_told", sweep_that_fails_says_so),
 };

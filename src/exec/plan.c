@@ -349,8 +349,8 @@ static ty_err build_argv(struct ty_arena *a, const json_t *container, int pool, 
 static const json_t *pool_container(const json_t *pool)
 {
     const json_t *container = json_object_get(pool, "containerSpec");
-    return container && !ty_str_is(wire_json_get_str(container, "imageUri"), "host") ? container
-                                                                                     : NULL;
+    ty_str image = wire_json_get_str(container, "imageUri");
+    return image.len > 0 && !ty_str_is(image, "host") ? container : NULL;
 }
 
 /* What runs is in the container's spec; this names it in messages. */
