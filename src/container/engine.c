@@ -135,17 +135,19 @@ static const char *engine_key(struct ty_arena *a, const char *setting)
 
 struct way {
     bool ulimits; /* say our own limits instead of podman's */
-    const char *options[3];
+    bool runc;    /* instead of crun */
+    bool cgroupfs;
+    bool no_cgroups; /* limits cannot work then */
 };
 static const struct way podman_ways[] = {
     {.ulimits = false},
     {.ulimits = true},
-    {.ulimits = false, .options = {"--runtime=runc"}},
-    {.ulimits = true, .options = {"--runtime=runc"}},
-    {.ulimits = true, .options = {"--cgroup-manager=cgroupfs"}},
-    {.ulimits = true, .options = {"--runtime=runc", "--cgroup-manager=cgroupfs"}},
-    {.ulimits = true, .options = {"--cgroups=disabled"}},
-    {.ulimits = true, .options = {"--runtime=runc", "--cgroups=disabled"}},
+    {.ulimits = false, .runc = true},
+    {.ulimits = true, .runc = true},
+    {.ulimits = true, .cgroupfs = true},
+    {.ulimits = true, .runc = true, .cgroupfs = true},
+    {.ulimits = true, .no_cgroups = true},
+    {.ulimits = true, .runc = true, .no_cgroups = true},
 };
 
 /* podman lowers its own limit of processes to pid_max, and may not raise it again. */
@@ -183,20 +185,25 @@ static void way_options(struct ty_arena *a, const struct way *way, struct contai
         int64_t most = process_limit(a, (int64_t)nproc);
         e->options[n++] = ty_format(a, "--ulimit=nproc=%" PRId64 ":%" PRId64, most, most);
     }
-    for (size_t i = 0; i < TY_COUNT(way->options) && way->options[i]; i++)
-        e->options[n++] = way->options[i];
+    if (way->runc)
+        e->options[n++] = "--runtime=runc";
+    if (way->cgroupfs)
+        e->options[n++] = "--cgroup-manager=cgroupfs";
+    if (way->no_cgroups)
+        e->options[n++] = "--cgroups=disabled";
 }
 
-/* Does a container start? With `limits`: with limits, too. *ret_reason is why not. */
-static bool podman_try(struct ty_arena *a, const struct container_engine *e, const char *folder,
-                       bool limits, const char **ret_reason)
+/* Does a container start, with limits if e->limits says so? *ret_reason is why not.
+ * TY_DEADLINE_EXCEEDED: podman hangs, there is no use in trying more. */
+static ty_err podman_try(struct ty_arena *a, const struct container_engine *e, const char *folder,
+                         const char **ret_reason)
 {
     const char *argv[16 + CONTAINER_OPTIONS] = {e->path, "run", "--rm", "--network=host"};
     size_t n = 4;
     struct call c;
     for (size_t i = 0; e->options[i]; i++)
         argv[n++] = e->options[i];
-    if (limits) {
+    if (e->limits) {
         argv[n++] = "--memory=67108864";
         argv[n++] = "--cpu-shares=512";
     }
@@ -204,32 +211,44 @@ static bool podman_try(struct ty_arena *a, const struct container_engine *e, con
     argv[n++] = folder;
     argv[n++] = "/trainyard-looks-for-nothing";
     ty_err err = call_run(&c, argv, PROBE_MS);
-    bool works = err == TY_OK && WIFEXITED(c.status) && WEXITSTATUS(c.status) == 127;
-    if (!works)
-        *ret_reason = err ? ty_format(a, "%s", ty_err_message()) : call_reason(a, &c);
+    if (err == TY_OK && (!WIFEXITED(c.status) || WEXITSTATUS(c.status) != 127))
+        err = ty_fail(TY_FAILED_PRECONDITION, "%s", call_reason(a, &c));
+    if (err != TY_OK)
+        *ret_reason = ty_format(a, "%s", ty_err_message());
     call_clear(&c);
-    return works;
+    return err;
+}
+
+/* The first way that works: with limits if there is one, else without. */
+static ty_err podman_try_all(struct ty_arena *a, struct container_engine *e, const char *folder,
+                             bool runc, const char **ret_reason)
+{
+    ty_err err = TY_FAILED_PRECONDITION;
+    for (int limits = 1; limits >= 0; limits--)
+        for (size_t i = 0; i < TY_COUNT(podman_ways); i++) {
+            const struct way *way = &podman_ways[i];
+            if ((way->runc && !runc) || (way->no_cgroups && limits))
+                continue;
+            way_options(a, way, e);
+            e->limits = limits;
+            err = podman_try(a, e, folder, ret_reason);
+            if (err == TY_OK || err == TY_DEADLINE_EXCEEDED)
+                return err;
+        }
+    return err;
 }
 
 static ty_err podman_find_way(struct ty_arena *a, struct container_engine *e)
 {
     char folder[] = "/tmp/trainyard-probe-XXXXXX";
-    const char *reason = "", *unused;
+    const char *reason = "";
     bool runc = program_find(a, "runc") || access("/usr/sbin/runc", X_OK) == 0;
-    bool works = false;
     if (!mkdtemp(folder))
         return ty_fail_errno(errno, "cannot make a folder in /tmp");
-    for (size_t i = 0; i < TY_COUNT(podman_ways) && !works; i++) {
-        const char *first = podman_ways[i].options[0];
-        if (first && strcmp(first, "--runtime=runc") == 0 && !runc)
-            continue;
-        way_options(a, &podman_ways[i], e);
-        works = podman_try(a, e, folder, false, &reason);
-    }
-    e->limits = works && podman_try(a, e, folder, true, &unused);
+    ty_err err = podman_try_all(a, e, folder, runc, &reason);
     if (ty_remove_tree(AT_FDCWD, folder) != TY_OK)
         log_warn("container.probe", "error='%s'", ty_err_message());
-    if (!works)
+    if (err != TY_OK)
         return ty_fail(TY_FAILED_PRECONDITION, "it cannot start a container (%s)%s", reason,
                        runc ? "" : "; another runtime may do: apt install runc");
     return TY_OK;

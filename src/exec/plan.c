@@ -488,8 +488,13 @@ static void env_contain(struct exec_replica *r, const struct env *base, struct e
 
 static ty_err build_env(struct ty_arena *a, const struct exec_job *job, struct exec_plan *plan)
 {
-    struct env base = env_base(a, job, true), bare = env_base(a, job, false);
-    char *python_path = env_take(&bare, "PYTHONPATH");
+    struct env base = env_base(a, job, true), bare = {.a = a};
+    char *python_path = NULL;
+    for (size_t i = 0; i < plan->replica_count && bare.count == 0; i++)
+        if (plan->replicas[i].container) {
+            bare = env_base(a, job, false);
+            python_path = env_take(&bare, "PYTHONPATH");
+        }
     char *cluster = cluster_text(a, plan, false), *tf_cluster = cluster_text(a, plan, true);
     char *spec = job_text(a, job->spec);
     if (!cluster || !tf_cluster)
