@@ -124,6 +124,10 @@ static int create_body(struct cli *c, json_t **ret_body)
     }
     if (cli_pools_from_flags(c->arena, &c->args, &pools) != TY_OK)
         return cli_fail_usage(c);
+    if (cli_pools_package(c, pools) != TY_OK) {
+        json_decref(pools);
+        return cli_fail_usage(c);
+    }
     if (pools == NULL && cli_arg(&c->args, "config").len == 0) {
         (void)!ty_fail(TY_INVALID_ARGUMENT,
                        "at least one of --worker-pool-spec | --config must be specified");

@@ -1,36 +1,10 @@
-"""Real TensorFlow jobs as Python packages, on runtimes made from PyPI (hundreds of megabytes, once a run).
-
-TRAINYARD_TF_DATA names a data folder to keep the runtimes in between runs.
-"""
-import os
-import pathlib
-import subprocess
-import sys
-
+"""Real TensorFlow jobs as Python packages, on the runtimes of tf_yard."""
 import pytest
 from packages import pool, sdist
-from yard import Yard
 
 pytestmark = pytest.mark.slow
 IMAGE = "us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-15:latest"
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": ""}
-
-
-@pytest.fixture(scope="module")
-def tf_yard(tmp_path_factory):
-    """A server whose runtimes all tests of the file share."""
-    seen = subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", tmp_path_factory.mktemp("probe"),
-                           "--retries", "1", "--timeout", "15", "cloudml-hypertune==0.1.0.dev6"], capture_output=True, text=True, timeout=120)
-    kept = os.environ.get("TRAINYARD_TF_DATA")
-    if seen.returncode != 0 and not kept:
-        pytest.skip(f"PyPI cannot be reached: {seen.stderr.strip()[-200:]}")
-    folder = tmp_path_factory.mktemp("yard")
-    if kept:
-        pathlib.Path(kept, "python").mkdir(parents=True, exist_ok=True)
-        (folder / "data").mkdir()
-        (folder / "data" / "python").symlink_to(pathlib.Path(kept, "python"))
-    with Yard(folder, settings={"grace_ms": 2000}) as started:
-        yield started
 
 
 def run(yard, *pools, seconds=900, **rest):
