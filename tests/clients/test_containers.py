@@ -50,8 +50,7 @@ def root_tar():
 def engine(tmp_path_factory):
     if not shutil.which("podman"):
         pytest.skip("podman is not on this machine (apt install podman)")
-    if not BUSYBOX.exists() or b"statically" not in subprocess.run(
-            ["file", "-L", BUSYBOX], capture_output=True).stdout + b"statically" * (not shutil.which("file")):
+    if not BUSYBOX.exists() or subprocess.run(["ldd", BUSYBOX], capture_output=True).returncode == 0:
         pytest.skip("no static /bin/busybox to make an image of (apt install busybox-static)")
     folder = tmp_path_factory.mktemp("doctor")
     text = subprocess.run([BINARY, "doctor", "--format=json"], capture_output=True, text=True, timeout=300,
@@ -137,7 +136,7 @@ def test_both_streams_and_their_order(container_yard, images):
     lines = container_yard.lines(name)
     assert [line for line in lines if line.startswith("out")] == ["out 1", "out 2", "out 3"]
     assert [line for line in lines if line.startswith("err")] == ["err 1", "err 2", "err 3"]
-    assert lines[-1] == "no newline" or "no newline" in lines
+    assert "no newline" in lines
     severities = {e["textPayload"]: e["severity"] for e in container_yard.entries(name) if "textPayload" in e}
     assert severities.get("out 1") != severities.get("err 1"), severities
 
