@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <sys/statvfs.h>
 
+#include "container/container.h"
 #include "exec/exec.h"
 #include "python/python.h"
 
@@ -123,6 +124,29 @@ static void look_at_ports(struct cli *c, struct findings *f, const struct ty_con
                   range, range, config->port_first, config->port_last));
 }
 
+static void look_at_engine(struct cli *c, struct findings *f, const struct ty_config *config)
+{
+    struct container_engine e;
+    struct ty_buf options;
+    if (container_engine_find(c->arena, config->container_engine, c->data_dir, &e) != TY_OK) {
+        found(f, NOTE, "containers",
+              ty_format(c->arena,
+                        "%s. For jobs with images: apt install podman. Image 'host' and Python "
+                        "packages need none",
+                        ty_err_message()));
+        return;
+    }
+    ty_buf_init(&options, 4096);
+    for (size_t i = 0; e.options[i]; i++)
+        ty_buf_addf(&options, " %s", e.options[i]);
+    found(f, e.limits ? GOOD : NOTE, "containers",
+          ty_format(c->arena, "%s %s (%s) starts containers%s; used with%s",
+                    container_kind_name(e.kind), e.version, e.path,
+                    e.limits ? "" : ", but cannot limit their memory or share of CPU",
+                    options.ptr));
+    ty_buf_clear(&options);
+}
+
 static void look_at_disk(struct cli *c, struct findings *f, const struct ty_config *config)
 {
     struct statvfs fs;
@@ -212,6 +236,7 @@ int cli_doctor(struct cli *c)
     look_at_library(c, &f, "libmicrohttpd.so.12", "libmicrohttpd12");
     look_at_library(c, &f, "libcrypto.so.3", "libssl3");
     look_at_python(c, &f, &config);
+    look_at_engine(c, &f, &config);
     look_at_disk(c, &f, &config);
     look_at_shell(c, &f);
     look_at_ports(c, &f, &config);

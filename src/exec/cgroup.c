@@ -12,9 +12,9 @@
  * this program (a service or scope with Delegate=yes), it is made to be that place: all of us move
  * to its leaf "trainyard-self" first.
  *
- * A group is named trainyard-JOB-ATTEMPT-YARD-POOL-INDEX. The attempt's file `cgroup` names the folders
- * that groups are made in, a line each, and is written before the first group: who comes after a
- * killed conductor finds them by it. */
+ * A group is named trainyard-JOB-ATTEMPT-YARD-POOL-INDEX. The attempt's file `cgroup` names the
+ * folders that groups are made in, a line each, and is written before the first group: who comes
+ * after a killed conductor finds them by it. */
 #include "exec/exec_int.h"
 
 #include <dirent.h>

@@ -12,7 +12,7 @@
  *   3. journal  created O_EXCL: if it is there, the server fenced us and nothing may run
  *   4. begin    synced, file and folders, before the first replica: after a power loss it tells
  *               that something ran
- * And of the end: all descendants gone, log synced, end record synced, peers told.
+ * And of the end: all descendants and containers gone, log synced, end record synced, peers told.
  *
  * A plan may have a preparation: a process that runs alone, under all the rules of a replica, and
  * whose good end starts the replicas. While it runs, `replicas` holds it and nothing else.
@@ -20,7 +20,14 @@
  * "running" is not synced: after a power loss the attempt is lost with or without it. */
 #include "exec/exec_int.h"
 
-enum { TAIL_LINES = 20, TAIL_BYTES = 2048, TIMEOUT_NAMES = 8, WAIT_MS = 30000, EVENTS = 64 };
+enum {
+    TAIL_LINES = 20,
+    TAIL_BYTES = 2048,
+    TIMEOUT_NAMES = 8,
+    WAIT_MS = 30000,
+    EVENTS = 64,
+    SWEEP_MS = 30000,
+};
 
 /* ---- descriptors ---- */
 
@@ -251,6 +258,7 @@ static void judge_preparation(struct conductor *c)
         return;
     r->judged = true;
     bool by_signal = WIFSIGNALED(r->wait_status);
+    const char *what = r->plan->engine ? "container" : "package";
     if (!r->started) {
         judge_unstarted(c, r);
     } else if (r->wait_status == 0) {
@@ -258,10 +266,10 @@ static void judge_preparation(struct conductor *c)
         start_all(c);
     } else {
         if (by_signal)
-            ty_buf_addf(&c->message, "Preparing the package was ended by signal %d.",
+            ty_buf_addf(&c->message, "Preparing the %s was ended by signal %d.", what,
                         WTERMSIG(r->wait_status));
         else
-            ty_buf_addz(&c->message, "The package could not be prepared.");
+            ty_buf_addf(&c->message, "The %s could not be prepared.", what);
         add_lines(c, last_lines(c, r->plan));
         decide(c, "failed", by_signal ? TY_INTERNAL : TY_INVALID_ARGUMENT,
                by_signal && !c->plan.disable_retries, c->plan.grace_ms);
@@ -607,6 +615,9 @@ static int conductor_end(struct conductor *c)
     if (c->log_lost)
         ty_buf_addz(&c->message,
                     " The last lines of the log are lost: the disk was full and stayed so.");
+    if (!container_sweep(c->data_dir, c->job_id, c->attempt, SWEEP_MS))
+        ty_buf_addz(&c->message, " A container of this job may still be there: the engine did not "
+                                 "remove it.");
     bool done = write_end(c);
     peers_tell(c, 'j');
     unlinkat(c->dirfd, "ctl", 0);
@@ -629,7 +640,8 @@ static void conductor_clear(struct conductor *c)
 
 int conductor_run(const char *data_dir, int64_t job_id, int attempt, int peer_fd)
 {
-    struct conductor c = {.job_id = job_id,
+    struct conductor c = {.data_dir = data_dir,
+                          .job_id = job_id,
                           .attempt = attempt,
                           .dirfd = -1,
                           .lock_fd = -1,

@@ -11,6 +11,7 @@
  *   ctl       Unix socket of the conductor, for a server that comes back
  *   0-0/ ...  each replica's working folder; "prepare/" is the preparation's
  *   python-0  link to the Python environment of pool 0, which the preparation makes (python.h)
+ *   engine, image-0, 0-0.container, 0-0.cid   of replicas in containers (container.h)
  *
  * Where to start: exec_plan_build, exec_launch, exec_attempt_look; conductor.c for the other side.
  * Who frees: plans are in an arena; fds are the caller's.
@@ -24,6 +25,7 @@
 #define TY_EXEC_H
 
 #include "base/base.h"
+#include "container/container.h"
 
 #include <jansson.h>
 
@@ -37,8 +39,11 @@ struct exec_replica {
     int pool, index;
     int port;
     struct exec_share share;
-    char **argv; /* NULL-ended */
-    char **env;  /* NULL-ended NAME=VALUE; the whole environment */
+    char **argv;                 /* NULL-ended */
+    char **env;                  /* NULL-ended NAME=VALUE; the whole environment */
+    struct container *container; /* NULL: argv runs on this machine itself. Else this runs, env is
+                                    the engine's, and argv[0] is the image, for messages */
+    bool engine; /* it calls a container engine, so it runs outside of our namespaces */
 };
 struct exec_plan {
     int64_t job_id;
@@ -149,8 +154,9 @@ TY_NODISCARD ty_err exec_attempt_look(struct ty_arena *a, const char *data_dir, 
  * folder if it has to. */
 TY_NODISCARD ty_err exec_attempt_fence(const char *data_dir, int64_t job_id, int attempt);
 /* After EXEC_LOST, before anything else uses its ports: wait until no process of the attempt is
- * left (known by the mark in their environment), killing what is there; 10 s at most. The kernel is
- * at it already where there are PID namespaces. Then remove its control groups. */
+ * left (known by the mark in their environment), killing what is there, and remove its containers;
+ * 10 s at most for each. The kernel is at it already where there are PID namespaces. Then remove
+ * its control groups. */
 void exec_attempt_sweep(const char *data_dir, int64_t job_id, int attempt);
 /* Time of the newest line of an attempt's log; 0 when there is none. */
 int64_t exec_log_last_ns(const char *data_dir, int64_t job_id, int attempt);

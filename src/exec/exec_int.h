@@ -186,6 +186,7 @@ struct conductor_usage {
 
 struct conductor {
     struct ty_arena arena;
+    const char *data_dir; /* the caller's */
     int64_t job_id;
     int attempt;
     int dirfd, lock_fd, epoll_fd;

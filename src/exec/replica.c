@@ -14,6 +14,9 @@
  * maps the user to itself. Where neither is permitted ("sweep"), init and command ask for SIGKILL
  * at their parent's death, and sweep.c finds the rest.
  *
+ * A replica in a container has container_run (container.h) in the command's place, without a
+ * namespace of ours, and SIGTERM goes to that process alone.
+ *
  * When the command ends, the init reports how and exits. The init being reaped means that no
  * descendant is left, so all they ever wrote is in the pipes. */
 #include "exec/exec_int.h"
@@ -130,6 +133,13 @@ const char *exec_isolation(void)
     return isolation_names[isolation_get()];
 }
 
+/* An engine keeps pids, and in a user namespace of ours it could not make its own. Containers are
+ * found by their labels, and what runs in them by its marks. */
+static enum isolation isolation_of(const struct exec_replica *plan)
+{
+    return plan->engine ? ISOLATION_SWEEP : isolation_get();
+}
+
 /* ---- inside the new processes: never returns, frees nothing ---- */
 
 struct init {
@@ -179,6 +189,18 @@ static void signals_default(void)
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
+/* Run the container, and end as its program did. */
+static _Noreturn void container_main(const struct container *c)
+{
+    int status = container_run(c);
+    if (WIFSIGNALED(status)) {
+        setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+        signals_default();
+        raise(WTERMSIG(status));
+    }
+    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+}
+
 static _Noreturn void command_main(const struct init *in, pid_t init_pid, int failure_fd)
 {
     setsid();
@@ -197,6 +219,10 @@ static _Noreturn void command_main(const struct init *in, pid_t init_pid, int fa
         signals_default();
         close_range(3, ~0u, CLOSE_RANGE_CLOEXEC);
         environ = in->plan->env; /* for PATH, too */
+        if (in->plan->container) {
+            close_range(3, ~0u, 0); /* it is started */
+            container_main(in->plan->container);
+        }
         execvp(in->plan->argv[0], in->plan->argv);
     }
     int32_t why = errno;
@@ -245,6 +271,8 @@ static _Noreturn void init_watch(const struct init *in, pid_t command)
          */
         if (sig == SIGTERM && in->how != ISOLATION_SWEEP && getpid() == 1 && info.si_pid == 0)
             kill(-1, SIGTERM);
+        else if (sig == SIGTERM && in->plan->container)
+            kill(command, SIGTERM); /* it passes it on, into the container */
         pid_t pid;
         int wait_status;
         while ((pid = waitpid(-1, &wait_status, WNOHANG)) > 0)
@@ -400,7 +428,7 @@ ty_err replica_start(struct replica *r, const struct replica_setup *setup)
         struct init in = {
             .plan = r->plan,
             .setup = setup,
-            .how = isolation_get(),
+            .how = isolation_of(r->plan),
             .uid = geteuid(),
             .gid = getegid(),
             .status_fd = status[1],
@@ -483,7 +511,7 @@ void replica_reap(struct replica *r, const struct replica_setup *setup)
     /* An init that could not tell was killed itself, and the command with it. */
     if (!r->exited)
         r->wait_status = info.si_code == CLD_EXITED ? info.si_status << 8 : info.si_status;
-    if (isolation_get() == ISOLATION_SWEEP)
+    if (isolation_of(r->plan) == ISOLATION_SWEEP)
         sweep_kill(setup->mark, r->plan, 5000);
     r->state = REPLICA_GONE;
 }
@@ -492,7 +520,7 @@ void replica_signal(struct replica *r, const struct replica_setup *setup, int si
 {
     if (r->state == REPLICA_GONE)
         return;
-    if (sig == SIGTERM && isolation_get() == ISOLATION_SWEEP)
+    if (sig == SIGTERM && isolation_of(r->plan) == ISOLATION_SWEEP && !r->plan->container)
         sweep_signal(setup->mark, r->plan, sig);
     else /* the init passes SIGTERM on; SIGKILL takes all with it, or replica_reap does */
         syscall(SYS_pidfd_send_signal, r->process.fd, sig, NULL, 0);

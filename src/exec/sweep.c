@@ -104,7 +104,9 @@ void exec_attempt_sweep(const char *data_dir, int64_t job_id, int attempt)
     const char *mark = attempt_mark(&a, data_dir, job_id, attempt);
     int dirfd;
     sweep_kill(mark, NULL, 10000);
-    if (attempt_open(data_dir, job_id, attempt, &dirfd) == TY_OK) { /* else what was noted is gone */
+    (void)container_sweep(data_dir, job_id, attempt, 10000); /* it says itself what it left */
+    if (attempt_open(data_dir, job_id, attempt, &dirfd) ==
+        TY_OK) { /* else what was noted is gone */
         cgroup_sweep(dirfd, mark);
         close(dirfd);
     }

@@ -879,6 +879,115 @@ static void sweep_leaves_other_yards_alone(void **state)
     yard_close(&y);
 }
 
+/* ---- containers, with an engine that is a script ---- */
+
+static const char engine_script[] =
+    "#!/bin/sh\n"
+    "D=${0%/*}; echo \"$*\" >>$D/calls\n"
+    "case $1 in\n"
+    "run) for w; do case $w in --cidfile=*) echo id >${w#*=};; --env=*) export \"${w#--env=}\";;\n"
+    "  esac; last=$w; done\n"
+    "  setsid /bin/sh -c \"$last\" & echo $! >$D/pid; wait $!;;\n"
+    "kill) kill -TERM $(cat $D/pid);;\n"
+    "esac\n";
+
+/* A chief in a container; its preparation leaves what container_prepare would. */
+static void container_plan(struct yard *y, const char *program)
+{
+    static const int ports[] = {20000};
+    struct ty_config config;
+    ty_config_init(&config, &y->arena);
+    char *script = ty_format(&y->arena, "%s/docker", y->dir);
+    assert_ok(ty_file_replace(AT_FDCWD, script, TY_STR(engine_script), 0755));
+    json_t *spec = json_pack("{s:[{s:i,s:{s:s,s:[s]}}]}", "workerPoolSpecs", "replicaCount", 1,
+                             "containerSpec", "imageUri", "img:1", "args", program);
+    struct exec_job job = {.id = getpid(),
+                           .attempt = 1,
+                           .spec = spec,
+                           .ports = ports,
+                           .data_dir = y->dir,
+                           .timeout_ms = 60000};
+    assert_ok(exec_plan_build(&y->arena, &config, &job, &y->plan));
+    json_decref(spec);
+    y->plan.prepare->argv = (char **)ty_new_array(&y->arena, char *, 4);
+    y->plan.prepare->argv[0] = "/bin/sh";
+    y->plan.prepare->argv[1] = "-c";
+    y->plan.prepare->argv[2] = ty_format(
+        &y->arena,
+        "printf 'trainyard engine 1\n\ndocker\n%s\n1\nlimits\n' >../engine; : >../image-0", script);
+}
+
+static bool engine_was_called(struct yard *y, const char *words)
+{
+    ty_str calls = TY_STR("");
+    char *path = ty_format(&y->arena, "%s/calls", y->dir);
+    assert_ok(ty_file_read(AT_FDCWD, path, 1 << 20, &y->arena, &calls));
+    return strstr(calls.ptr, words) != NULL;
+}
+
+static void container_ends_as_its_program(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    container_plan(&y, "echo hello; exit 3");
+    yard_launch(&y);
+    struct exec_look look = yard_wait(&y);
+    assert_outcome(look, "failed", TY_INVALID_ARGUMENT, false);
+    assert_message(look, "non-zero status of 3");
+    assert_int_equal(log_count(&y, " 0-0 o hello\n"), 1);
+    assert_true(engine_was_called(&y, "rm --force --volumes id"));
+    yard_close(&y);
+}
+
+static void container_is_cancelled(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    container_plan(&y, "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done");
+    yard_launch(&y);
+    wait_log(&y, " 0-0 o up\n");
+    assert_ok(exec_attempt_cancel(y.fd));
+    assert_outcome(yard_wait(&y), "cancelled", TY_CANCELLED, false);
+    assert_int_equal(log_count(&y, " 0-0 o bye\n"), 1);
+    assert_int_equal(log_count(&y, "is killed"), 0);
+    assert_int_equal(yard_processes(&y), 0);
+    yard_close(&y);
+}
+
+static void container_that_ignores_sigterm(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    container_plan(&y, "trap '' TERM; echo up; while :; do sleep 0.05; done");
+    y.plan.grace_ms = 200;
+    yard_launch(&y);
+    wait_log(&y, " 0-0 o up\n");
+    assert_ok(exec_attempt_cancel(y.fd));
+    assert_outcome(yard_wait(&y), "cancelled", TY_CANCELLED, false);
+    assert_int_equal(yard_processes(&y), 0);          /* by its marks */
+    assert_true(engine_was_called(&y, "rm --force")); /* and what is left of it */
+    yard_close(&y);
+}
+
+static void container_of_a_lost_conductor(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    container_plan(&y, "echo up; while :; do sleep 0.05; done");
+    yard_launch(&y);
+    wait_log(&y, " 0-0 o up\n");
+    assert_int_equal(kill(conductor_pid(&y), SIGKILL), 0);
+    assert_int_equal(yard_wait(&y).phase, EXEC_LOST);
+    exec_attempt_sweep(y.dir, y.plan.job_id, 1);
+    assert_int_equal(yard_processes(&y), 0);
+    assert_true(engine_was_called(&y, "rm --force"));
+    yard_close(&y);
+}
+
 static void sweep_ends_a_job(void **state)
 {
     (void)state;
@@ -972,6 +1081,10 @@ static const struct CMUnitTest tests[] = {
     TEST("run/chief_ends_the_job", chief_ends_the_job),
     TEST("run/worker_may_end_first", worker_may_end_first),
     TEST("run/failure_has_the_last_lines", failure_has_the_last_lines),
+    TEST("container/ends_as_its_program", container_ends_as_its_program),
+    TEST("container/is_cancelled", container_is_cancelled),
+    TEST("container/ignores_sigterm", container_that_ignores_sigterm),
+    TEST("container/lost_conductor", container_of_a_lost_conductor),
     TEST("prepare/comes_first", preparation_comes_first),
     TEST("prepare/failure_is_the_end", preparation_that_fails_is_the_end),
     TEST("prepare/killed_is_retried", preparation_that_is_killed_is_retried),

@@ -612,7 +612,102 @@ static void mark_names_the_yard(void **state)
     ty_arena_clear(&a);
 }
 
+#define IMAGE(rest) "{\"replicaCount\":\"1\",\"containerSpec\":{\"imageUri\":\"g/x:1\"" rest "}}"
+
+static const char *inside(const struct exec_replica *r, const char *name)
+{
+    struct exec_replica container = {.env = r->container->env};
+    return get_env(&container, name);
+}
+
+static void containers_have_an_environment_of_their_own(void **state)
+{
+    (void)state;
+    struct exec_plan plan;
+    setenv("KEPT", "yes", 1);
+    assert_ok(build(
+        "{\"workerPoolSpecs\":[" IMAGE(
+            ",\"command\":[\"a\"],\"args\":[\"b\"],\"env\":[{\"name\":\"A\",\"value\":"
+            "\"1\"}]") "," IMAGE("") "],"
+                                     "\"baseOutputDirectory\":{\"outputUriPrefix\":\"/out/\"}}",
+        &plan));
+    const struct exec_replica *r = &plan.replicas[0];
+    assert_true(r->engine && r->container);
+    assert_string_equal(r->argv[0], "g/x:1");
+    assert_string_equal(r->container->command[0], "a");
+    assert_string_equal(r->container->args[0], "b");
+    assert_string_equal(inside(r, "A"), "1");
+    assert_string_equal(inside(r, "RANK"), "0");
+    assert_string_equal(inside(r, "TRAINYARD_URL"), "http://127.0.0.1:7575");
+    assert_string_equal(inside(r, "AIP_MODEL_DIR"), "/out/model/");
+    assert_string_equal(inside(r, "TRAINYARD_ATTEMPT"), "17/2");
+    assert_string_equal(inside(r, "TRAINYARD_REPLICA"), "0-0");
+    assert_non_null(inside(r, "TF_CONFIG"));
+    assert_null(inside(r, "KEPT"));
+    assert_null(inside(r, "PATH"));
+    assert_string_equal(get_env(r, "KEPT"), "yes"); /* the engine's */
+    assert_null(get_env(r, "A"));
+    assert_string_equal(get_env(r, "TRAINYARD_REPLICA"), "0-0");
+    assert_int_equal(r->container->mount_count, 2);
+    assert_string_equal(r->container->mounts[0].from, "/data/jobs/17/2/0-0");
+    assert_string_equal(r->container->mounts[1].to, "/out");
+    assert_null(plan.replicas[1].container->command[0]);
+    unsetenv("KEPT");
+}
+
+static void containers_are_prepared(void **state)
+{
+    (void)state;
+    struct exec_plan plan;
+    static const char *const wanted[] = {"--offline=0",   "--engine=auto", "--container=0",
+                                         "--asked=g/x:1", "--used=g/x:1",  NULL};
+    assert_ok(build("{\"workerPoolSpecs\":[" IMAGE("") "]}", &plan));
+    assert_true(plan.prepare && plan.prepare->engine);
+    for (size_t i = 0; wanted[i]; i++)
+        assert_string_equal(plan.prepare->argv[6 + i], wanted[i]);
+    assert_null(plan.prepare->argv[11]);
+}
+
+static void containers_survive_the_spec(void **state)
+{
+    (void)state;
+    struct exec_plan plan, back;
+    char dir[] = "/tmp/ty-plan-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    int dirfd = open(dir, O_RDONLY | O_DIRECTORY);
+    assert_ok(
+        build("{\"workerPoolSpecs\":[" IMAGE(",\"command\":[\"a\",\"\\u00e4\\n\"]") "]}", &plan));
+    struct container *c = plan.replicas[0].container;
+    struct container_mount gcs = {.from = "/b \"1\"", .to = "/gcs", .read_only = true};
+    c->mounts[c->mount_count++] = gcs; /* as whoever fills /gcs will */
+    c->python_path = "/ours";
+    c->gpus = true;
+    plan.replicas[0].share = (struct exec_share){.cpu_milli = 1500, .memory_bytes = 1 << 30};
+    assert_ok(spec_write(dirfd, &plan));
+    assert_ok(spec_read(&arena, dirfd, &back));
+    assert_true(back.prepare->engine && back.replicas[0].engine);
+    const struct container *d = back.replicas[0].container;
+    assert_string_equal(d->image, "g/x:1");
+    assert_string_equal(d->command[1], "\xc3\xa4\n");
+    assert_null(d->command[2]);
+    assert_null(d->args[0]);
+    assert_string_equal(d->python_path, "/ours");
+    assert_string_equal(d->data_dir, "/data");
+    assert_true(d->gpus && d->job_id == 17 && d->attempt == 2 && d->pool == 0);
+    assert_true(d->cpu_milli == 1500 && d->memory_bytes == 1 << 30);
+    assert_int_equal(d->mount_count, 2);
+    assert_string_equal(d->mounts[1].from, gcs.from);
+    assert_true(d->mounts[1].read_only && !d->mounts[0].read_only);
+    for (size_t i = 0; c->env[i]; i++)
+        assert_string_equal(d->env[i], c->env[i]);
+    close(dirfd);
+    assert_ok(ty_remove_tree(AT_FDCWD, dir));
+}
+
 static const struct CMUnitTest tests[] = {
+    CASE("plan/containers_have_their_own_environment", containers_have_an_environment_of_their_own),
+    CASE("plan/containers_are_prepared", containers_are_prepared),
+    CASE("spec/containers", containers_survive_the_spec),
     CASE("plan/python_packages_are_prepared", python_packages_are_prepared),
     CASE("plan/single_replica", single_replica),
     CASE("plan/wandb_stays_here", wandb_stays_here),

@@ -65,8 +65,8 @@ void cgroup_remove(struct cgroup *g);
  * that a conductor has left there. */
 TY_NODISCARD ty_err cgroup_place_note(const struct cgroup_place *place, int dirfd);
 void cgroup_sweep(int dirfd, const char *mark);
-/* The group's name, of an attempt's mark (attempt_mark) and "POOL-INDEX"; with "", what all names of
- * the attempt begin with. */
+/* The group's name, of an attempt's mark (attempt_mark) and "POOL-INDEX"; with "", what all names
+ * of the attempt begin with. */
 void cgroup_name(const char *mark, const char *who, char out[CGROUP_NAME_BYTES]);
 
 /* ---- what a replica uses (usage.c) ---- */

@@ -45,6 +45,7 @@ static void yard_open(struct yard *y)
     *y = (struct yard){0};
     ty_config_init(&y->config, &y->life);
     y->config.disk_reserve_bytes = 0;
+    y->config.container_engine = "none";
     snprintf(y->dir, sizeof y->dir, "%.40s/vertex-XXXXXX", tmp ? tmp : "/tmp");
     assert_non_null(mkdtemp(y->dir));
     assert_ok(store_open(y->dir, &y->store));
