@@ -300,7 +300,7 @@ TY_NODISCARD ty_err objects_list(struct objects *o, struct ty_arena *a,
 /* Does `name` match a glob as above? A bad glob (unclosed [ or {, too long): TY_INVALID_ARGUMENT.
  */
 TY_NODISCARD ty_err objects_glob_check(ty_str glob);
-bool objects_glob_match(ty_str glob, ty_str name);
+bool objects_glob_match(ty_str glob, ty_str name); /* of a glob that was checked */
 
 /* ---- upkeep ---- */
 
