@@ -147,11 +147,13 @@ static enum place place_choose(const struct change *x)
 
 /* What fails after the commit is not the caller's trouble: the object exists, and this is tried
  * again. */
-static void place_or_log(struct objects *o, struct ty_arena *a, ty_str bucket, struct row *row)
+static bool place_or_log(struct objects *o, struct ty_arena *a, ty_str bucket, struct row *row)
 {
-    if (row_place(o, a, bucket, row) != TY_OK)
-        log_warn("objects.place", "bucket=" TY_STR_FMT " name=\"" TY_STR_FMT "\" error=\"%s\"",
-                 TY_STR_ARG(bucket), TY_STR_ARG(row->object.name), ty_err_message());
+    if (row_place(o, a, bucket, row) == TY_OK)
+        return true;
+    log_warn("objects.place", "bucket=" TY_STR_FMT " name=\"" TY_STR_FMT "\" error=\"%s\"",
+             TY_STR_ARG(bucket), TY_STR_ARG(row->object.name), ty_err_message());
+    return false;
 }
 
 ty_err change_commit(struct change *x)
@@ -161,9 +163,10 @@ ty_err change_commit(struct change *x)
     ty_err err = db_write(x->o->db, change_fn, x);
     if (err != TY_OK)
         return err;
-    if (x->had_before && x->kept_before)
-        place_or_log(x->o, x->arena, x->bucket, &x->before);
-    place_or_log(x->o, x->arena, x->bucket, &x->row);
+    /* A file that is to be kept and could not be moved away stays; the new one waits in staging/.
+     */
+    if (!x->had_before || !x->kept_before || place_or_log(x->o, x->arena, x->bucket, &x->before))
+        place_or_log(x->o, x->arena, x->bucket, &x->row);
     if (x->had_before && !x->kept_before && !is_replaced(&x->before, &x->row))
         row_remove_file(x->o, x->bucket, &x->before);
     if (x->source && x->kept_source)
@@ -423,7 +426,9 @@ void row_remove_file(struct objects *o, ty_str bucket, const struct row *row)
 {
     char path[PATH_BYTES];
     bool nice = nice_path(o, bucket, row->object.name, path);
-    bool was_nice = nice && row->place != PLACE_DIR && file_is(o->buckets_fd, path, row);
+    /* One that is settled elsewhere may share its bytes with a live file of this name. */
+    bool was_nice = nice && (row->place == PLACE_NICE || row->stage.len > 0) &&
+                    row->place != PLACE_DIR && file_is(o->buckets_fd, path, row);
     int err_no = 0;
     if (was_nice)
         err_no = file_remove(o->buckets_fd, path);

@@ -198,7 +198,8 @@ ty_err objects_restore(struct objects *o, struct ty_arena *a, struct object_ref 
         return err;
     struct object_target target = {
         .bucket = ref.bucket, .name = ref.name, .conditions = conditions};
-    err = transfer(o, a, &from, old, true, fd, &target, ret_object);
+    /* While its file may still be at this very name, a link would be the same file. */
+    err = transfer(o, a, &from, old, from.stage.len == 0, fd, &target, ret_object);
     close(fd);
     return err ? ty_wrap(err, "cannot restore '" TY_STR_FMT "'", TY_STR_ARG(ref.name)) : TY_OK;
 }

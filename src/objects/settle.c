@@ -20,6 +20,7 @@ struct unsettled {
 struct pending {
     struct objects *o;
     struct ty_arena arena;
+    bool old; /* old rows and removals first: a live one's rename would go over their files */
     struct unsettled rows[SETTLE_ROWS];
     size_t count;
     struct {
@@ -46,14 +47,14 @@ struct pending {
     "SELECT " PREFIXED_COLUMNS ", bucket.name FROM " table                                         \
     " t JOIN bucket ON bucket.id = t.bucket WHERE t.stage <> '' ORDER BY t.stage LIMIT ?1"
 
-static ty_err read_table(struct db_conn *c, struct pending *x, bool old, size_t room)
+static ty_err read_table(struct db_conn *c, struct pending *x, bool old)
 {
     struct db_stmt *s;
     bool row = false;
     ty_err err = db_prepare(c, old ? UNSETTLED("old") : UNSETTLED("object"), &s);
     if (err != TY_OK)
         return err;
-    db_bind_i64(s, 1, (int64_t)room);
+    db_bind_i64(s, 1, SETTLE_ROWS);
     while ((err = db_step(s, &row)) == TY_OK && row) {
         struct unsettled *u = &x->rows[x->count++];
         *u = (struct unsettled){.old = old};
@@ -95,10 +96,8 @@ static ty_err pending_fn(struct db_conn *c, void *arg)
 {
     struct pending *x = arg;
     x->count = x->removal_count = 0;
-    ty_err err = read_table(c, x, false, SETTLE_ROWS / 2);
-    if (err == TY_OK)
-        err = read_table(c, x, true, SETTLE_ROWS / 2);
-    return err ? err : read_removals(c, x);
+    ty_err err = read_table(c, x, x->old);
+    return err == TY_OK && x->old ? read_removals(c, x) : err;
 }
 
 /* ---- settling one ---- */
@@ -132,6 +131,33 @@ static bool still_staged(struct objects *o, const struct row *row)
     return file_stat(o->staging_fd, stage, &st) == 0;
 }
 
+struct kept {
+    const struct row *row;
+    bool found;
+};
+
+static ty_err kept_fn(struct db_conn *c, void *arg)
+{
+    struct kept *x = arg;
+    struct db_stmt *s;
+    ty_err err =
+        db_prepare(c, "SELECT 1 FROM old WHERE bucket = ?1 AND name = ?2 AND stage <> ''", &s);
+    if (err != TY_OK)
+        return err;
+    db_bind_i64(s, 1, x->row->bucket_id);
+    db_bind_str(s, 2, x->row->object.name);
+    return db_step(s, &x->found);
+}
+
+/* An old generation whose file could not be moved away is still where the new one wants to go. */
+static ty_err old_is_kept(struct objects *o, const struct row *row)
+{
+    struct kept x = {.row = row};
+    ty_err err = db_read(o->db, kept_fn, &x);
+    return err == TY_OK && x.found ? ty_fail(TY_UNAVAILABLE, "an old generation is in the way")
+                                   : err;
+}
+
 /* *done: the file is in its place for good. Where the rename is missing, it is made, unless
  * somebody is at it. */
 static ty_err settle_row(struct pending *x, struct unsettled *u)
@@ -141,7 +167,9 @@ static ty_err settle_row(struct pending *x, struct unsettled *u)
     uint64_t claim = name_hash(u->bucket, row->object.name);
     if (!claim_try(o, claim))
         return TY_OK;
-    ty_err err = row_place(o, &x->arena, u->bucket, row);
+    ty_err err = u->old ? TY_OK : old_is_kept(o, row);
+    if (err == TY_OK)
+        err = row_place(o, &x->arena, u->bucket, row);
     bool placed = err == TY_OK && !still_staged(o, row);
     if (err != TY_OK) /* it stays readable where it is; said once a minute by who tried first */
         log_debug("objects.settle", "error=\"%s\"", ty_err_message());
@@ -237,7 +265,7 @@ static ty_err settle_batch(struct pending *x, bool *ret_more)
         err = ty_sync(x->o->staging_fd);
     if (err == TY_OK && x->count + x->removal_count > 0)
         err = db_write(x->o->db, settle_fn, x);
-    *ret_more = done > 0 && x->count >= SETTLE_ROWS / 2;
+    *ret_more = done > 0 && x->count == SETTLE_ROWS;
     *ret_more = *ret_more || x->removal_count == SETTLE_ROWS;
     if (x->removal_count > 0)
         x->removal_after = x->removals[x->removal_count - 1].id;
@@ -250,10 +278,13 @@ ty_err settle(struct objects *o)
     struct pending *x = calloc(1, sizeof *x);
     ty_assert(x);
     x->o = o;
-    bool more = true;
     ty_err err = TY_OK;
-    while (err == TY_OK && more)
-        err = settle_batch(x, &more);
+    for (int old = 1; old >= 0; old--) {
+        bool more = true;
+        x->old = old;
+        while (err == TY_OK && more)
+            err = settle_batch(x, &more);
+    }
     ty_arena_clear(&x->arena);
     free(x);
     return err;
