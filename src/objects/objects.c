@@ -40,6 +40,7 @@ static const char format_1[] =
     " id INTEGER PRIMARY KEY, bucket TEXT NOT NULL, name TEXT NOT NULL,"
     " generation INTEGER NOT NULL, place INTEGER NOT NULL, ino INTEGER NOT NULL,"
     " mtime_ns INTEGER NOT NULL, stage TEXT NOT NULL);"
+    "CREATE INDEX removal_file ON removal (ino);"
 
     "CREATE TABLE folder ("
     " bucket INTEGER NOT NULL, path TEXT NOT NULL, mtime_ns INTEGER NOT NULL,"

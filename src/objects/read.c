@@ -12,6 +12,7 @@ struct look {
     struct object_ref ref;
     struct row row;
     bool found, old;
+    bool refreshed; /* a name without a row was held against the disk */
 };
 
 static ty_err look_fn(struct db_conn *c, void *arg)
@@ -157,12 +158,10 @@ static ty_err look_once(struct objects *o, struct look *x,
     ty_err err = db_read(o->db, look_fn, x);
     if (err != TY_OK)
         return err;
-    if (!x->found && x->ref.generation == 0) { /* made behind our back? */
-        if (file_see(o, x->ref.bucket, x->ref.name).kind == SEEN_FILE &&
-            !ty_str_ends(x->ref.name, TY_STR("/"))) {
-            *ret_again = true;
-            return refresh(o, x->ref.bucket, x->ref.name);
-        }
+    if (!x->found && x->ref.generation == 0 && !x->refreshed &&
+        file_see(o, x->ref.bucket, x->ref.name).kind == SEEN_FILE) { /* made behind our back? */
+        *ret_again = x->refreshed = true;
+        return refresh(o, x->ref.bucket, x->ref.name);
     }
     if (!x->found) {
         err = conditions_check(conditions, false, 0, 0, true);

@@ -360,22 +360,47 @@ static ty_err row_adopt(struct db_conn *c, struct objects *o, int64_t bucket_id,
     return err;
 }
 
+/* A file that we ourselves are about to remove or move away is nobody's new object. */
+static ty_err is_leaving(struct db_conn *c, int64_t bucket_id, ty_str name, const struct seen *seen,
+                         bool *ret_leaving)
+{
+    struct db_stmt *s;
+    ty_err err = db_prepare(
+        c,
+        "SELECT 1 FROM removal WHERE ino = ?3 AND mtime_ns = ?4 AND name = ?2 AND bucket "
+        "= (SELECT name FROM bucket WHERE id = ?1) UNION ALL SELECT 1 FROM old WHERE "
+        "bucket = ?1 AND name = ?2 AND stage <> '' AND ino = ?3 AND mtime_ns = ?4",
+        &s);
+    if (err != TY_OK)
+        return err;
+    db_bind_i64(s, 1, bucket_id);
+    db_bind_str(s, 2, name);
+    db_bind_i64(s, 3, seen->ino);
+    db_bind_i64(s, 4, seen->mtime_ns);
+    return db_step(s, ret_leaving);
+}
+
 ty_err row_follow(struct db_conn *c, struct objects *o, int64_t bucket_id, ty_str name,
                   const struct seen *seen, struct row *row, bool *found)
 {
     enum verdict verdict = *found ? row_judge(row, seen) : VERDICT_GONE;
+    if (verdict == VERDICT_SAME)
+        return TY_OK;
     ty_err err = TY_OK;
-    bool folder = ty_str_ends(name, TY_STR("/"));
-    if (verdict != VERDICT_SAME && (*found || seen->kind == SEEN_FILE))
-        __atomic_add_fetch(&o->followed, 1, __ATOMIC_RELAXED);
-    if (*found && verdict == VERDICT_GONE) {
+    bool leaving = false, was = *found;
+    if (was && verdict == VERDICT_GONE) {
         err = row_delete(c, false, row);
         *found = false;
     }
-    if (err == TY_OK && verdict != VERDICT_SAME && seen->kind == SEEN_FILE && !folder) {
+    bool file = seen->kind == SEEN_FILE && !ty_str_ends(name, TY_STR("/"));
+    if (err == TY_OK && file)
+        err = is_leaving(c, bucket_id, name, seen, &leaving);
+    if (err == TY_OK && file && !leaving) {
         err = row_adopt(c, o, bucket_id, name, seen, verdict == VERDICT_CHANGED ? row : NULL, row);
         *found = err == TY_OK;
     }
+    if (was || *found)
+        __atomic_add_fetch(&o->followed, 1, __ATOMIC_RELAXED);
     return err;
 }
 

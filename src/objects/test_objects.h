@@ -7,6 +7,7 @@
 #include "base/test.h"
 #include "objects/objects_int.h"
 
+#include <ftw.h>
 #include <sqlite3.h>
 
 #define BUCKET TY_STR("data")
@@ -166,15 +167,22 @@ HELPER const char *disk_read(struct fixture *f, const char *below)
     return text.ptr;
 }
 
+static int files_counted;
+
+HELPER int count_file(const char *path, const struct stat *st, int type, struct FTW *where)
+{
+    (void)path;
+    (void)st;
+    (void)where;
+    files_counted += type == FTW_F;
+    return 0;
+}
+
 HELPER int disk_count(struct fixture *f, const char *below)
 {
-    char command[160], out[16] = "";
-    snprintf(command, sizeof command, "find %s/%s -type f | wc -l", f->dir, below);
-    FILE *p = popen(command, "r");
-    assert_non_null(p);
-    assert_non_null(fgets(out, sizeof out, p));
-    pclose(p);
-    return (int)strtol(out, NULL, 10);
+    files_counted = 0;
+    assert_int_equal(nftw(path_of(f, below), count_file, 16, FTW_PHYS), 0);
+    return files_counted;
 }
 
 HELPER int64_t ask(struct fixture *f, const char *sql)
