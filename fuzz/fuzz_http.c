@@ -28,7 +28,7 @@ static struct http_router *router(void)
     };
     static const char *const prefixes[] = {"/v1", "", NULL};
     static struct http_router *r;
-    const struct http_routes table = {rows, TY_COUNT(rows), prefixes, NULL};
+    const struct http_routes table = {.rows = rows, .count = TY_COUNT(rows), .prefixes = prefixes};
     if (!r)
         ty_assert(http_router_new(&table, 1, &r) == TY_OK);
     return r;

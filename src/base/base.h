@@ -185,6 +185,8 @@ void ty_random(void *ptr, size_t len);
 TY_NODISCARD ty_err ty_write_all(int fd, const void *ptr, size_t len);
 TY_NODISCARD ty_err ty_sync(int fd); /* fdatasync */
 TY_NODISCARD ty_err ty_rename_at(int dirfd, const char *from, const char *to);
+/* From one folder to another: 0, or errno, for callers that go on from some of them. */
+TY_NODISCARD int ty_rename_between(int from_dir, const char *from, int to_dir, const char *to);
 /* fork through the seam: -1 with errno set on failure. */
 pid_t ty_fork(void);
 

@@ -211,11 +211,17 @@ ty_err ty_sync(int fd)
     return err_no ? ty_fail_errno(err_no, "cannot sync a file to disk") : TY_OK;
 }
 
-ty_err ty_rename_at(int dirfd, const char *from, const char *to)
+int ty_rename_between(int from_dir, const char *from, int to_dir, const char *to)
 {
     int err_no = ty_seam_step(TY_OP_RENAME);
-    if (err_no == 0 && renameat(dirfd, from, dirfd, to) != 0)
+    if (err_no == 0 && renameat(from_dir, from, to_dir, to) != 0)
         err_no = errno;
+    return err_no;
+}
+
+ty_err ty_rename_at(int dirfd, const char *from, const char *to)
+{
+    int err_no = ty_rename_between(dirfd, from, dirfd, to);
     return err_no ? ty_fail_errno(err_no, "cannot rename '%s' to '%s'", from, to) : TY_OK;
 }
 

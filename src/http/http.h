@@ -28,6 +28,11 @@ struct http_request {
     struct http_param *query;          /* decoded, in order */
     ty_str body;
     ty_str user_agent, content_type, authorization, host; /* empty when absent */
+    struct http_param *headers;                           /* all of them, as sent, in order */
+    /* Of a streamed body: the module's own, from the first piece on. When the request is over,
+     * however it ends, `state_end` is called with it, on a worker. */
+    void *state;
+    void (*state_end)(void *state);
     struct ty_arena *arena;
     char id[17];       /* 16 hex digits; in every error body and log line */
     bool local_socket; /* came by the Unix socket */
@@ -41,13 +46,34 @@ ty_str http_query(const struct http_request *req, const char *name);
 TY_NODISCARD ty_err http_query_i64(const struct http_request *req, const char *name,
                                    int64_t otherwise, int64_t *ret_value);
 
+/* The first header of that name, in any case; empty when absent. */
+ty_str http_header(const struct http_request *req, const char *name);
+
+/* A body that is made while it is sent, so that it is never whole in memory. */
+enum { HTTP_SOURCE_FAILED = -1, HTTP_SOURCE_WAIT = -2 };
+struct http_source {
+    int64_t size; /* -1: not known; sent in chunks */
+    /* Put at most `max` bytes into buf; offsets follow each other. 0: the end. FAILED: close the
+     * connection, so that the client sees a body cut short. Called on the event loop without
+     * `wait`, when it must not block: WAIT has it called again, on a worker, with `wait`. */
+    int64_t (*read)(void *arg, int64_t offset, char *buf, size_t max, bool wait);
+    void (*close)(void *arg); /* once, after the last use, whatever became of the answer */
+    void *arg;
+};
+
 struct http_response {
     int status;               /* 0 means 200 */
     const char *content_type; /* NULL means application/json; charset=UTF-8 */
     struct ty_buf body;       /* limit 64 MiB; empty with status 200 is sent as {} for JSON */
     ty_str error_details;     /* JSON array for error.details, used when the handler fails */
     const char *header_name, *header_value; /* one extra header, or NULL */
+    struct http_param *headers;             /* more of them; see http_header_add */
+    struct http_source source;              /* used instead of `body` when `read` is set */
 };
+/* One more header; replaces the server's own Cache-Control. Memory is the request's. A value with a
+ * control character is left out. */
+void http_header_add(struct http_request *req, struct http_response *res, const char *name,
+                     ty_str value);
 
 typedef ty_err (*http_handler)(struct http_request *req, struct http_response *res, void *ctx);
 
@@ -68,6 +94,12 @@ struct http_routes {
     size_t count;
     const char *const *prefixes;
     void *ctx; /* given to each handler */
+    /* Set: a request's body is not collected but given to this in pieces (req->body), each on a
+     * worker and in order; then the row's handler runs, with an empty body. What it returns other
+     * than TY_OK is the answer (or, with `status` set, what it put into `res` is), and the rest of
+     * the body is read and forgotten. Such a body may have any size. */
+    http_handler body;
+    bool last; /* only what no other table serves: does not count for 405 */
 };
 
 struct http_router; /* immutable once built; any thread */

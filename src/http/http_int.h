@@ -29,6 +29,12 @@ enum {
     HTTP_RATE_GRACE_MS = 20000, /* a body or answer may take this long, */
     HTTP_RATE_BYTES_MS = 64,    /* and a millisecond more for each 64 bytes (64 KB/s) */
     HTTP_STACK_BYTES = 256 * 1024,
+    HTTP_STREAM_BYTES = 12 * 1024 * 1024, /* streamed bodies share this twice over, */
+    HTTP_STREAM_LEAST = 32 * 1024,        /* each getting at least this */
+    HTTP_STREAM_MOST = 256 * 1024,        /* and at most this */
+    HTTP_DISCARD_BYTES =
+        256 * 1024 * 1024,         /* of a refused body, read so that the answer is heard */
+    HTTP_SOURCE_BYTES = 64 * 1024, /* piece of an answer that is made while it is sent */
 };
 
 /* ---- libmicrohttpd, loaded at the first server ---- */
@@ -42,6 +48,7 @@ enum {
     X(MHD_suspend_connection)                                                                      \
     X(MHD_resume_connection)                                                                       \
     X(MHD_create_response_from_buffer)                                                             \
+    X(MHD_create_response_from_callback)                                                           \
     X(MHD_add_response_header)                                                                     \
     X(MHD_queue_response)                                                                          \
     X(MHD_destroy_response)
@@ -57,6 +64,13 @@ TY_NODISCARD ty_err mhd_load(const struct mhd **ret_mhd);
 /* ---- router ---- */
 
 /* Fill `b` with the methods that `path` has, "GET, HEAD, POST"; empty if it has none. */
+struct router_match {
+    http_handler handler, body; /* body: see struct http_routes */
+    void *ctx;
+};
+TY_NODISCARD ty_err router_find(const struct http_router *r, struct http_request *req,
+                                struct router_match *ret_match);
+bool router_streams(const struct http_router *r); /* has it routes with a `body`? */
 void router_allow(const struct http_router *r, ty_str path, struct ty_buf *b);
 const char *method_name(enum http_method m);
 /* False for a method that we do not know. */
@@ -102,6 +116,24 @@ struct conn {
 };
 
 enum exchange_step { STEP_HEADERS, STEP_BODY, STEP_WORK, STEP_ANSWER };
+/* What a worker is to do with a queued exchange. */
+enum exchange_task { TASK_HANDLE, TASK_BODY, TASK_FETCH };
+
+/* A body that goes to its handler in pieces (stream.c). MHD's thread fills one buffer while a
+ * worker empties the other. */
+struct stream {
+    http_handler handler; /* NULL: the body is collected */
+    pthread_mutex_t lock; /* guards all below but `piece` and `since_ms` */
+    struct ty_buf filling;
+    bool working; /* the exchange is queued or with a worker */
+    bool waiting; /* no room: the connection is suspended */
+    bool ended;   /* the last byte has come */
+    bool failed;  /* the answer is made; what comes is forgotten */
+    bool gone;    /* the client has left: the worker frees the exchange */
+    int64_t total;
+    struct ty_buf piece; /* the worker's */
+    int64_t since_ms;    /* start of the wait */
+};
 
 struct exchange {
     struct http_request req;
@@ -121,6 +153,12 @@ struct exchange {
     int64_t body_start_ms;
     int64_t first_parked_ms, wake_ms;
     bool timer_only; /* one parked too many: not woken, only timed */
+    enum exchange_task task;
+    struct stream stream;
+    struct ty_buf fetched; /* of an answer's source, by a worker */
+    size_t fetched_used;
+    int64_t fetch_offset, fetch_result;
+    int64_t send_start_ms;
     struct exchange *prev, *next;
 };
 
@@ -169,7 +207,8 @@ struct http_server {
     size_t worker_count;
 
     atomic_size_t buffered;
-    atomic_size_t live; /* connections given to MHD and not yet closed */
+    atomic_size_t streams; /* streamed bodies on their way in */
+    atomic_size_t live;    /* connections given to MHD and not yet closed */
     size_t connection_limit;
 };
 
@@ -190,6 +229,10 @@ enum MHD_Result request_access(void *cls, struct MHD_Connection *mhd, const char
                                size_t *size, void **state);
 void request_completed(void *cls, struct MHD_Connection *mhd, void **state,
                        enum MHD_RequestTerminationCode code);
+void exchange_free(struct exchange *x);
+/* Send the refusal that was made. In the middle of a body MHD takes no response, so it is written
+ * past it. */
+enum MHD_Result refuse_now(struct exchange *x);
 void request_connection(void *cls, struct MHD_Connection *mhd, void **state,
                         enum MHD_ConnectionNotificationCode code);
 
@@ -200,6 +243,22 @@ void answer_error(struct exchange *x, int status, ty_err err);
  */
 void answer_raw(struct exchange *x, int fd);
 enum MHD_Result answer_queue(struct exchange *x);
+
+/* stream.c: bodies in pieces. The first three run on MHD's thread. */
+void stream_begin(struct exchange *x, http_handler handler);
+enum MHD_Result stream_add(struct exchange *x, const char *data, size_t *size);
+enum MHD_Result stream_finish(struct exchange *x);
+/* The request is over. False: a worker still has it and will free it. */
+bool stream_release(struct exchange *x);
+/* On a worker: hand over what has come. True: all of it has; the caller runs the handler, unless
+ * the answer is made (stream.failed). False: x is no longer the caller's. */
+bool stream_work(struct exchange *x);
+void stream_state_end(struct exchange *x);
+
+/* source.c: answers made while they are sent */
+struct MHD_Response *source_response(struct exchange *x);
+void source_work(struct exchange *x); /* on a worker: the next piece */
+void source_end(struct exchange *x);
 
 /* worker.c */
 TY_NODISCARD ty_err worker_start(struct http_server *s, size_t count);

@@ -114,10 +114,14 @@ void *request_begin(void *cls, const char *uri, struct MHD_Connection *mhd)
     return x;
 }
 
-static void body_forget(struct exchange *x)
+void exchange_free(struct exchange *x)
 {
     atomic_fetch_sub(&x->server->buffered, x->body.len);
     ty_buf_clear(&x->body);
+    source_end(x);
+    ty_buf_clear(&x->res.body);
+    ty_arena_clear(&x->arena);
+    free(x);
 }
 
 void request_completed(void *cls, struct MHD_Connection *mhd, void **state,
@@ -130,11 +134,9 @@ void request_completed(void *cls, struct MHD_Connection *mhd, void **state,
     if (!x)
         return;
     conn_phase_set(s, x->conn, CONN_IDLE, ty_boot_ms() + s->idle_timeout_ms);
-    body_forget(x);
-    ty_buf_clear(&x->res.body);
-    ty_arena_clear(&x->arena);
-    free(x);
     *state = NULL;
+    if (stream_release(x))
+        exchange_free(x);
 }
 
 /* ---- headers ---- */
@@ -144,6 +146,7 @@ struct headers {
     unsigned hosts, lengths, encodings;
     bool bad_name, bad_encoding, bad_origin, bad_site;
     int64_t length;
+    struct http_param **tail;
 };
 
 /* "127.0.0.1", "localhost" or "[::1]", alone or with our port. */
@@ -178,6 +181,11 @@ static enum MHD_Result header_see(void *cls, enum MHD_ValueKind kind, const char
     struct http_request *req = &h->x->req;
     ty_str value = ty_str_of(text);
     (void)kind;
+    struct http_param *header = ty_new(req->arena, struct http_param);
+    header->name = ty_str_dup(req->arena, ty_str_of(key));
+    header->value = ty_str_dup(req->arena, value);
+    *h->tail = header;
+    h->tail = &header->next;
     if (key[0] == '\0' || strpbrk(key, " \t"))
         h->bad_name = true;
     if (strcasecmp(key, "Host") == 0) {
@@ -240,7 +248,7 @@ static ty_err headers_check(const struct headers *h, int *ret_status)
         return ty_fail(TY_INVALID_ARGUMENT, "the request's URI is longer than %d bytes",
                        HTTP_URI_BYTES);
     *ret_status = 413;
-    if (h->lengths != 0 && h->length > x->server->request_bytes)
+    if (h->lengths != 0 && h->length > x->server->request_bytes && !x->stream.handler)
         return ty_fail(TY_INVALID_ARGUMENT,
                        "the request body is larger than %" PRId64 " bytes (request_bytes)",
                        x->server->request_bytes);
@@ -257,14 +265,30 @@ static enum MHD_Result refuse(struct exchange *x, int status, ty_err err)
     return answer_queue(x);
 }
 
+/* A body that goes in pieces must be known before its first byte. A request that has no route is
+ * refused by a worker, when its body is there, like any other. */
+static void headers_route(struct exchange *x)
+{
+    struct router_match match;
+    if (!x->known_method || !x->has_body || !router_streams(x->server->router) ||
+        target_parse(&x->req, x->target) != TY_OK ||
+        router_find(x->server->router, &x->req, &match) != TY_OK || !match.body)
+        return;
+    x->handler = match.handler;
+    x->ctx = match.ctx;
+    x->routed = true;
+    stream_begin(x, match.body);
+}
+
 static enum MHD_Result headers_done(struct exchange *x, const char *method)
 {
-    struct headers h = {.x = x};
+    struct headers h = {.x = x, .tail = &x->req.headers};
     int status;
     x->server->mhd->MHD_get_connection_values(x->mhd, MHD_HEADER_KIND, header_see, &h);
     x->method = ty_cstr(&x->arena, ty_str_of(method));
     x->known_method = method_parse(method, &x->req.method);
     x->has_body = h.encodings != 0 || h.length > 0;
+    headers_route(x);
     ty_err err = headers_check(&h, &status);
     if (err != TY_OK)
         return refuse(x, status, err);
@@ -276,12 +300,11 @@ static enum MHD_Result headers_done(struct exchange *x, const char *method)
 
 /* ---- body ---- */
 
-/* In the middle of a body MHD takes no response, so the refusal is written past it: nothing else
- * is on its way to the client at this point. Returning MHD_NO then closes the connection. */
-static enum MHD_Result refuse_midway(struct exchange *x, int status, ty_err err)
+/* Nothing else is on its way to the client at this point. Returning MHD_NO then closes the
+ * connection. */
+enum MHD_Result refuse_now(struct exchange *x)
 {
     struct http_server *s = x->server;
-    answer_error(x, status, err);
     pthread_mutex_lock(&s->conn_lock);
     s->stats.requests++;
     s->stats.errors_4xx++;
@@ -289,6 +312,12 @@ static enum MHD_Result refuse_midway(struct exchange *x, int status, ty_err err)
     event_linger(s, x->conn->fd);
     answer_raw(x, x->conn->fd);
     return MHD_NO;
+}
+
+static enum MHD_Result refuse_midway(struct exchange *x, int status, ty_err err)
+{
+    answer_error(x, status, err);
+    return refuse_now(x);
 }
 
 static enum MHD_Result body_add(struct exchange *x, const char *data, size_t *size)
@@ -342,6 +371,8 @@ enum MHD_Result request_access(void *cls, struct MHD_Connection *mhd, const char
     case STEP_HEADERS:
         return headers_done(x, method);
     case STEP_BODY:
+        if (x->stream.handler)
+            return *size != 0 ? stream_add(x, data, size) : stream_finish(x);
         return *size != 0 ? body_add(x, data, size) : body_done(x);
     case STEP_ANSWER:
         return answer_queue(x);

@@ -45,7 +45,8 @@ static void routed_init(struct routed *t, const char *const *prefixes)
 {
     *t = (struct routed){0};
     t->req.arena = &t->arena;
-    struct http_routes table = {rows, TY_COUNT(rows), prefixes, &context};
+    struct http_routes table = {
+        .rows = rows, .count = TY_COUNT(rows), .prefixes = prefixes, .ctx = &context};
     assert_ok(http_router_new(&table, 1, &t->router));
 }
 
@@ -220,14 +221,14 @@ static void router_bad_templates(void **state)
     };
     for (size_t i = 0; i < TY_COUNT(bad); i++) {
         struct http_route row = {HTTP_GET, bad[i], handler_a};
-        struct http_routes table = {&row, 1, NULL, NULL};
+        struct http_routes table = {.rows = &row, .count = 1};
         struct http_router *r = NULL;
         assert_err(TY_INVALID_ARGUMENT, http_router_new(&table, 1, &r));
         assert_null(r);
     }
     struct http_route twice[] = {{HTTP_GET, "/a/{b}", handler_a},
                                  {HTTP_GET, "/a/{other}", handler_b}};
-    struct http_routes table = {twice, 2, NULL, NULL};
+    struct http_routes table = {.rows = twice, .count = 2};
     struct http_router *r = NULL;
     assert_err(TY_INVALID_ARGUMENT, http_router_new(&table, 1, &r));
     assert_non_null(strstr(ty_err_message(), "two routes for GET"));

@@ -118,7 +118,7 @@ static int yard_open(void **state)
     yard.config.header_timeout_ms = HEADER_MS;
     yard.config.idle_timeout_ms = IDLE_MS;
     yard.config.workers = 3;
-    struct http_routes table = {rows, TY_COUNT(rows), NULL, NULL};
+    struct http_routes table = {.rows = rows, .count = TY_COUNT(rows)};
     if (http_router_new(&table, 1, &yard.router) != TY_OK ||
         http_server_start(&yard.config, yard.socket, yard.router, &yard.server) != TY_OK) {
         fprintf(stderr, "%s\n", ty_err_message());

@@ -109,6 +109,7 @@ static bool exchange_run(struct exchange *x)
 
 static void exchange_finish(struct http_server *s, struct exchange *x)
 {
+    stream_state_end(x);
     x->step = STEP_ANSWER;
     s->mhd->MHD_resume_connection(x->mhd);
 }
@@ -139,6 +140,23 @@ static bool park(struct http_server *s, struct exchange *x, uint64_t wakes_befor
     return !stopping;
 }
 
+static void exchange_work(struct http_server *s, struct exchange *x, uint64_t wakes)
+{
+    if (x->task == TASK_FETCH) {
+        source_work(x);
+        return;
+    }
+    if (x->task == TASK_BODY && !stream_work(x))
+        return; /* more is to come, or nobody waits for an answer */
+    x->task = TASK_HANDLE;
+    if (!x->stream.failed && !exchange_run(x)) {
+        if (park(s, x, wakes))
+            return;
+        answer_error(x, 503, ty_fail(TY_UNAVAILABLE, "the server is stopping"));
+    }
+    exchange_finish(s, x);
+}
+
 static void *worker_main(void *arg)
 {
     struct http_server *s = arg;
@@ -153,12 +171,7 @@ static void *worker_main(void *arg)
         pthread_mutex_unlock(&s->work_lock);
         if (!x)
             return NULL;
-        if (!exchange_run(x)) {
-            if (park(s, x, wakes))
-                continue;
-            answer_error(x, 503, ty_fail(TY_UNAVAILABLE, "the server is stopping"));
-        }
-        exchange_finish(s, x);
+        exchange_work(s, x, wakes);
     }
 }
 
