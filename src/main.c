@@ -7,6 +7,7 @@
 #include "exec/exec.h"
 #include "python/python.h"
 #include "server/server.h"
+#include "wire/wire.h"
 
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
@@ -71,10 +72,13 @@ static int command_launch(int argc, char **argv)
     return EXIT_USAGE;
 }
 
-/* "file:///x" and "/x" as a path; anything else as it is: opening it says what is wrong. */
-static const char *package_path(struct ty_arena *a, const char *uri)
+/* "file:///x", "/x" and "gs://bucket/x" as a path; anything else as it is: opening it says what is
+ * wrong. */
+static const char *package_path(struct ty_arena *a, const char *data_dir, const char *uri)
 {
     const char *path = python_package_path(a, ty_str_of(uri));
+    if (!path)
+        path = wire_gs_path(a, data_dir, ty_str_of(uri));
     return path ? path : uri;
 }
 
@@ -110,7 +114,7 @@ static int command_prepare(int argc, char **argv)
         else if ((value = option_value(argc, argv, &i, "--python-path")))
             p->python_path = value;
         else if ((value = option_value(argc, argv, &i, "--package")) && count)
-            p->packages[p->package_count++] = package_path(&a, value);
+            p->packages[p->package_count++] = package_path(&a, setup.data_dir, value);
         else if ((value = option_value(argc, argv, &i, "--engine")))
             engine = value;
         else if ((value = option_value(argc, argv, &i, "--container")))

@@ -50,6 +50,19 @@ static void look_at_isolation(struct cli *c, struct findings *f)
                 : ty_format(c->arena, "%s: nothing of a job outlives it", how));
 }
 
+static void look_at_gcs(struct cli *c, struct findings *f)
+{
+    const char *why;
+    if (exec_gcs_works(c->arena, &why))
+        found(f, GOOD, "/gcs", "jobs see every bucket as a folder, /gcs/BUCKET");
+    else
+        found(f, NOTE, "/gcs",
+              ty_format(c->arena,
+                        "%s: jobs on image 'host' and with Python packages have no /gcs/BUCKET; "
+                        "gs://BUCKET works",
+                        why));
+}
+
 static void look_at_cgroups(struct cli *c, struct findings *f, const struct ty_config *config)
 {
     bool memory;
@@ -231,6 +244,7 @@ int cli_doctor(struct cli *c)
         found(&f, BAD, "settings", ty_err_message());
     look_at_server(c, &f);
     look_at_isolation(c, &f);
+    look_at_gcs(c, &f);
     look_at_cgroups(c, &f, &config);
     look_at_peers(c, &f);
     look_at_library(c, &f, "libmicrohttpd.so.12", "libmicrohttpd12");

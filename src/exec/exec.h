@@ -39,8 +39,10 @@ struct exec_replica {
     int pool, index;
     int port;
     struct exec_share share;
-    char **argv;                 /* NULL-ended */
-    char **env;                  /* NULL-ended NAME=VALUE; the whole environment */
+    char **argv;                    /* NULL-ended */
+    char **env;                     /* NULL-ended NAME=VALUE; the whole environment */
+    struct container_mount *mounts; /* what its root has besides the machine's: /gcs (root.c) */
+    size_t mount_count;
     struct container *container; /* NULL: argv runs on this machine itself. Else this runs, env is
                                     the engine's, and argv[0] is the image, for messages */
     bool engine; /* it calls a container engine, so it runs outside of our namespaces */
@@ -84,9 +86,10 @@ int exec_replica_count(const json_t *spec);
 int64_t exec_pool_replicas(const json_t *pool); /* of one of them */
 /* The run time a jobSpec allows, in ms. */
 int64_t exec_timeout_ms(const struct ty_config *config, const json_t *spec);
-/* Make the folders that AIP_MODEL_DIR and its like name, if the spec has a baseOutputDirectory. The
- * message names the field. */
-TY_NODISCARD ty_err exec_output_make(struct ty_arena *a, const json_t *spec);
+/* Make the folders that AIP_MODEL_DIR and its like name, if the spec has a baseOutputDirectory; in
+ * a bucket, also those that replicas other than the chief have in the model's place. The message
+ * names the field. */
+TY_NODISCARD ty_err exec_output_make(struct ty_arena *a, const char *data_dir, const json_t *spec);
 const char *exec_task_type(int pool); /* 0 chief, 1 worker, 2 ps, 3 evaluator */
 
 /* ---- the server's side ---- */
@@ -172,6 +175,9 @@ TY_NODISCARD ty_err exec_yard_id_make(const char *data_dir);
 /* How replicas are held together here: "pid-namespace", "user-namespace" or "sweep". For doctor and
  * the log. */
 const char *exec_isolation(void);
+
+/* Do replicas that are not in containers have /gcs? If not, *ret_why says why. For doctor. */
+bool exec_gcs_works(struct ty_arena *a, const char **ret_why);
 
 /* What a replica used at one time; CPU and bytes since its start or restart. */
 struct exec_sample {

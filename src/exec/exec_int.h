@@ -91,6 +91,9 @@ void rules_advise(struct ty_buf *b, const struct rules_exit *e, ty_str lines);
 
 enum isolation { ISOLATION_PID, ISOLATION_USER, ISOLATION_SWEEP };
 enum isolation isolation_get(void);
+uint64_t isolation_flags(enum isolation how); /* of clone */
+/* In a new user namespace: be who we were. */
+bool isolation_map_user(uid_t uid, gid_t gid);
 
 /* fork, with namespaces and into a cgroup (its folder; -1: ours). The child has this thread only,
  * and must not return. */
@@ -160,6 +163,13 @@ void replica_read_status(struct replica *r);
 void replica_reap(struct replica *r, const struct replica_setup *setup);
 /* SIGTERM or SIGKILL to the whole tree. */
 void replica_signal(struct replica *r, const struct replica_setup *setup, int sig);
+
+/* ---- a root with /gcs (root.c) ---- */
+
+/* In a mount namespace of its own, whose mounts spread to no other: make a new root that has all of
+ * the old one and `mounts`, and enter it; the working folder is "/" then. Returns 0, or an errno
+ * and the namespace is as it was. */
+int root_enter(const struct container_mount *mounts, size_t count);
 
 /* ---- processes by their mark (sweep.c) ---- */
 

@@ -158,7 +158,7 @@ static bool env_is_private(ty_str item)
     return false;
 }
 
-/* baseOutputDirectory as a path without a slash at its end; empty: none. */
+/* baseOutputDirectory as a path or gs:// URI without a slash at its end; empty: none. */
 static ty_str output_folder(const json_t *spec)
 {
     ty_str output =
@@ -170,13 +170,49 @@ static ty_str output_folder(const json_t *spec)
     return output;
 }
 
-ty_err exec_output_make(struct ty_arena *a, const json_t *spec)
+static bool output_is_bucket(ty_str output)
+{
+    return ty_str_starts(output, TY_STR("gs://"));
+}
+
+/* The output in the file system; NULL: it has no place there. */
+static const char *output_path(struct ty_arena *a, const char *data_dir, ty_str output)
+{
+    if (!output_is_bucket(output))
+        return output.len ? ty_cstr(a, output) : NULL;
+    return data_dir ? wire_gs_path(a, data_dir, output) : NULL;
+}
+
+/* What replica number `rank` has for the model's folder; the chief, number 0, has the folder. */
+static char *worker_model(struct ty_arena *a, const char *output, size_t rank)
+{
+    return ty_format(a, "%s/model/workertemp_%zu", output, rank);
+}
+
+/* A bucket that is not there any more must not come back as a folder. */
+static ty_err output_bucket_check(struct ty_arena *a, const char *data_dir, ty_str output)
+{
+    ty_str bucket, name;
+    if (!output_is_bucket(output))
+        return TY_OK;
+    if (!wire_gs_parse(output, &bucket, &name) ||
+        access(ty_format(a, "%s/buckets/" TY_STR_FMT, data_dir, TY_STR_ARG(bucket)), F_OK) != 0)
+        return ty_fail(TY_NOT_FOUND, "the bucket of '" TY_STR_FMT "' is not here",
+                       TY_STR_ARG(output));
+    return TY_OK;
+}
+
+ty_err exec_output_make(struct ty_arena *a, const char *data_dir, const json_t *spec)
 {
     static const char *const parts[] = {"model", "checkpoints", "logs"};
     ty_str output = output_folder(spec);
-    ty_err err = TY_OK;
-    for (size_t i = 0; output.len && err == TY_OK && i < TY_COUNT(parts); i++)
-        err = ty_mkdirs(ty_format(a, TY_STR_FMT "/%s", TY_STR_ARG(output), parts[i]), 0777);
+    const char *path = output_path(a, data_dir, output);
+    ty_err err = output_bucket_check(a, data_dir, output);
+    for (size_t i = 0; path && err == TY_OK && i < TY_COUNT(parts); i++)
+        err = ty_mkdirs(ty_format(a, "%s/%s", path, parts[i]), 0777);
+    size_t replicas = output_is_bucket(output) ? (size_t)exec_replica_count(spec) : 0;
+    for (size_t rank = 1; path && err == TY_OK && rank < replicas; rank++)
+        err = ty_mkdirs(worker_model(a, path, rank), 0777);
     return err == TY_OK ? TY_OK : ty_wrap(err, "jobSpec.baseOutputDirectory.outputUriPrefix");
 }
 
@@ -398,11 +434,35 @@ static bool client_env_names(const struct exec_job *job, const char *folder)
     return false;
 }
 
-enum { PLAN_MOUNTS = 4 };
+enum { PLAN_MOUNTS = 8 };
 
-/* The replica's folder, what the client variables name, and the output. */
+static void mounts_add(struct container_mount *list, size_t *count, const char *from,
+                       const char *to)
+{
+    ty_assert(*count < PLAN_MOUNTS);
+    list[(*count)++] = (struct container_mount){.from = from, .to = to};
+}
+
+/* /gcs, where there are buckets. Only the chief has the model's folder there: the others have one
+ * of their own over it, so that no two write the same model. */
+static void add_gcs(struct ty_arena *a, const struct exec_job *job, size_t rank,
+                    struct container_mount *list, size_t *count)
+{
+    ty_str output = output_folder(job->spec);
+    const char *buckets = ty_format(a, "%s/buckets", job->data_dir ? job->data_dir : "");
+    struct stat st;
+    if (!job->data_dir || stat(buckets, &st) != 0 || !S_ISDIR(st.st_mode))
+        return;
+    mounts_add(list, count, buckets, "/gcs");
+    const char *path = output_path(a, job->data_dir, output);
+    if (rank > 0 && output_is_bucket(output) && path)
+        mounts_add(list, count, worker_model(a, path, rank),
+                   ty_format(a, "/gcs%s/model", path + strlen(buckets)));
+}
+
+/* The replica's folder, what the client variables name, the output, and /gcs. */
 static void add_mounts(struct ty_arena *a, const struct exec_job *job, const char *folder,
-                       struct container *c)
+                       size_t rank, struct container *c)
 {
     ty_str output = output_folder(job->spec);
     const char *clients = ty_format(a, "%s/client", job->data_dir);
@@ -411,14 +471,14 @@ static void add_mounts(struct ty_arena *a, const struct exec_job *job, const cha
     if (client_env_names(job, clients))
         c->mounts[c->mount_count++] =
             (struct container_mount){.from = clients, .to = clients, .read_only = true};
-    if (output.len > 0)
-        c->mounts[c->mount_count++] =
-            (struct container_mount){.from = ty_cstr(a, output), .to = ty_cstr(a, output)};
+    if (output.len > 0 && !output_is_bucket(output))
+        mounts_add(c->mounts, &c->mount_count, ty_cstr(a, output), ty_cstr(a, output));
+    add_gcs(a, job, rank, c->mounts, &c->mount_count);
 }
 
 static struct container *build_container(struct ty_arena *a, const struct ty_config *config,
                                          const struct exec_job *job, const json_t *spec,
-                                         const struct exec_replica *r)
+                                         const struct exec_replica *r, size_t rank)
 {
     struct container *c = ty_new(a, struct container);
     const char *devices = r->share.devices;
@@ -439,7 +499,7 @@ static struct container *build_container(struct ty_arena *a, const struct ty_con
     add_mounts(a, job,
                ty_format(a, "%s/%d-%d", exec_attempt_path(a, job->data_dir, job->id, job->attempt),
                          r->pool, r->index),
-               c);
+               rank, c);
     return c;
 }
 
@@ -482,7 +542,10 @@ static ty_err place_replicas(struct ty_arena *a, const struct ty_config *config,
             if (container && !package) {
                 plan->replicas[i].engine = true;
                 plan->replicas[i].container =
-                    build_container(a, config, job, container, &plan->replicas[i]);
+                    build_container(a, config, job, container, &plan->replicas[i], i);
+            } else {
+                plan->replicas[i].mounts = ty_new_array(a, struct container_mount, PLAN_MOUNTS);
+                add_gcs(a, job, i, plan->replicas[i].mounts, &plan->replicas[i].mount_count);
             }
         }
     }

@@ -34,6 +34,7 @@ enum status_kind {
     STATUS_EXEC_FAILED,
     STATUS_SETUP_FAILED,
     STATUS_OUTSIDE, /* not in its control group */
+    STATUS_NO_GCS,  /* without the plan's mounts */
 };
 /* What goes through the status pipe: smaller than PIPE_BUF, so whole or not at all. */
 struct status {
@@ -43,7 +44,7 @@ struct status {
 
 /* ---- which isolation ---- */
 
-static uint64_t isolation_flags(enum isolation how)
+uint64_t isolation_flags(enum isolation how)
 {
     switch (how) {
     case ISOLATION_PID:
@@ -76,8 +77,7 @@ static bool write_file(const char *path, const char *text)
     return ok;
 }
 
-/* In a new user namespace: be who we were. */
-static bool map_user(uid_t uid, gid_t gid)
+bool isolation_map_user(uid_t uid, gid_t gid)
 {
     char uid_map[64], gid_map[64];
     snprintf(uid_map, sizeof uid_map, "%u %u 1\n", uid, uid);
@@ -94,7 +94,7 @@ static bool isolation_works(enum isolation how)
     pid_t pid = process_clone(isolation_flags(how), -1, &pidfd);
     if (pid == 0) {
         ty_seam_role("replica");
-        _exit(how == ISOLATION_USER && !map_user(uid, gid) ? 1 : 0);
+        _exit(how == ISOLATION_USER && !isolation_map_user(uid, gid) ? 1 : 0);
     }
     if (pid < 0)
         return false;
@@ -149,6 +149,7 @@ struct init {
     uid_t uid;
     gid_t gid;
     int status_fd, folder_fd;
+    char folder[PATH_MAX]; /* its path; "": not known */
     int out_fd[STREAM_COUNT];
     struct cgroup_doors doors;
     int outside;          /* why it is not in its control group; 0: it is */
@@ -201,6 +202,17 @@ static _Noreturn void container_main(const struct container *c)
     _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }
 
+/* By its path, for a working folder that has one in this mount namespace: the descriptor is of the
+ * conductor's. */
+static bool enter_folder(const struct init *in)
+{
+    struct stat given, there;
+    if (in->folder[0] == '/' && fstat(in->folder_fd, &given) == 0 && chdir(in->folder) == 0 &&
+        stat(".", &there) == 0 && given.st_dev == there.st_dev && given.st_ino == there.st_ino)
+        return true;
+    return fchdir(in->folder_fd) == 0;
+}
+
 static _Noreturn void command_main(const struct init *in, pid_t init_pid, int failure_fd)
 {
     setsid();
@@ -210,7 +222,7 @@ static _Noreturn void command_main(const struct init *in, pid_t init_pid, int fa
             _exit(127);
     }
     if (dup2(in->out_fd[STREAM_OUT], STDOUT_FILENO) >= 0 &&
-        dup2(in->out_fd[STREAM_ERR], STDERR_FILENO) >= 0 && fchdir(in->folder_fd) == 0) {
+        dup2(in->out_fd[STREAM_ERR], STDERR_FILENO) >= 0 && enter_folder(in)) {
         setrlimit(RLIMIT_NOFILE, &in->setup->files);
         if (in->limit_processes) {
             rlim_t most = (rlim_t)in->setup->processes;
@@ -283,6 +295,26 @@ static _Noreturn void init_watch(const struct init *in, pid_t command)
     }
 }
 
+/* A /proc that shows the namespace, and /gcs. Only where it cannot spread to the mounts of others.
+ */
+static void init_mount(struct init *in)
+{
+    char link[64];
+    int err_no = 0;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", in->folder_fd);
+    ssize_t n = readlink(link, in->folder, sizeof in->folder - 1);
+    in->folder[n > 0 ? n : 0] = '\0';
+    if (in->how == ISOLATION_SWEEP || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) != 0)
+        err_no = EPERM;
+    if (err_no == 0) {
+        mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
+        if (in->plan->mount_count > 0)
+            err_no = root_enter(in->plan->mounts, in->plan->mount_count);
+    }
+    if (err_no && in->plan->mount_count > 0 && !in->plan->container)
+        report(in->status_fd, STATUS_NO_GCS, err_no);
+}
+
 static _Noreturn void init_main(struct init *in)
 {
     ty_seam_role("replica");
@@ -296,13 +328,11 @@ static _Noreturn void init_main(struct init *in)
     int keep[] = {in->status_fd, in->folder_fd, in->out_fd[STREAM_OUT], in->out_fd[STREAM_ERR]};
     close_others(keep, TY_COUNT(keep));
     signal(SIGCHLD, SIG_DFL);
-    if (in->how == ISOLATION_USER && !map_user(in->uid, in->gid)) {
+    if (in->how == ISOLATION_USER && !isolation_map_user(in->uid, in->gid)) {
         report(in->status_fd, STATUS_SETUP_FAILED, errno);
         _exit(1);
     }
-    /* A /proc that shows the namespace. Only where it cannot spread to the mounts of others. */
-    if (in->how != ISOLATION_SWEEP && mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) == 0)
-        mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
+    init_mount(in);
     pid_t command = init_start_command(in);
     for (int i = 0; i < STREAM_COUNT; i++)
         close(in->out_fd[i]);
@@ -486,6 +516,10 @@ static void apply_status(struct replica *r, const struct status *s)
         r->cgroup.outside = true;
         r->cgroup.memory_limited = r->cgroup.processes_limited = false;
         log_warn("replica.cgroup", "cannot enter '%s': %s", r->cgroup.name, strerror(s->value));
+        break;
+    case STATUS_NO_GCS:
+        log_warn("replica.gcs", "replica=%d-%d has no /gcs: %s", r->plan->pool, r->plan->index,
+                 strerror(s->value));
         break;
     }
 }

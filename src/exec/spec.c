@@ -3,7 +3,7 @@
  *   {"format":1, "timeoutMs":…, …, "note":"…", "env":[…],
  *    "prepare":{"argv":[…], "env":[…]},
  *    "replicas":[{"pool":0, "index":0, "port":…, "cpuMilli":…, "memoryBytes":…,
- *                  "argv":[…], "env":[…],
+ *                  "mounts":[…], "argv":[…], "env":[…],
  *                  "container":{"image":…, "command":[…], "args":[…], "env":[…], "mounts":[…]}}]}
  *
  * Most of the environment is the same for all replicas, so what their lists begin with in common is
@@ -49,6 +49,18 @@ static void add_string(struct ty_buf *b, const char *key, const char *value)
     ty_buf_addc(b, ',');
 }
 
+static void add_mounts(struct ty_buf *b, const struct container_mount *mounts, size_t count)
+{
+    ty_buf_addz(b, "\"mounts\":[");
+    for (size_t i = 0; i < count; i++) {
+        ty_buf_addz(b, i ? ",{" : "{");
+        add_string(b, "from", mounts[i].from);
+        add_string(b, "to", mounts[i].to);
+        ty_buf_addf(b, "\"readOnly\":%s}", mounts[i].read_only ? "true" : "false");
+    }
+    ty_buf_addz(b, "],");
+}
+
 /* What container.h has and the plan has not. */
 static void add_container(struct ty_buf *b, const struct container *c)
 {
@@ -57,14 +69,8 @@ static void add_container(struct ty_buf *b, const struct container *c)
     add_string(b, "data", c->data_dir);
     if (c->python_path)
         add_string(b, "pythonPath", c->python_path);
-    ty_buf_addf(b, "\"gpus\":%s,\"mounts\":[", c->gpus ? "true" : "false");
-    for (size_t i = 0; i < c->mount_count; i++) {
-        ty_buf_addz(b, i ? ",{" : "{");
-        add_string(b, "from", c->mounts[i].from);
-        add_string(b, "to", c->mounts[i].to);
-        ty_buf_addf(b, "\"readOnly\":%s}", c->mounts[i].read_only ? "true" : "false");
-    }
-    ty_buf_addz(b, "],");
+    ty_buf_addf(b, "\"gpus\":%s,", c->gpus ? "true" : "false");
+    add_mounts(b, c->mounts, c->mount_count);
     add_strings(b, "command", c->command, SIZE_MAX);
     ty_buf_addc(b, ',');
     add_strings(b, "args", c->args, SIZE_MAX);
@@ -108,6 +114,8 @@ static void add_plan(struct ty_buf *b, const struct exec_plan *plan)
                     r->index, r->port);
         ty_buf_addf(b, "\"cpuMilli\":%" PRId64 ",\"memoryBytes\":%" PRId64 ",", r->share.cpu_milli,
                     r->share.memory_bytes);
+        if (r->mount_count)
+            add_mounts(b, r->mounts, r->mount_count);
         add_strings(b, "argv", r->argv, SIZE_MAX);
         ty_buf_addc(b, ',');
         add_strings(b, "env", r->env + common, SIZE_MAX);
@@ -179,10 +187,27 @@ static const char *get_string(struct ty_arena *a, const json_t *object, const ch
     return value ? ty_cstr(a, ty_str_of(json_string_value(value))) : NULL;
 }
 
+static void get_mounts(struct ty_arena *a, const json_t *from, struct container_mount **ret_mounts,
+                       size_t *ret_count)
+{
+    const json_t *list = json_object_get(from, "mounts");
+    size_t count = json_array_size(list);
+    struct container_mount *mounts = ty_new_array(a, struct container_mount, count + 1);
+    for (size_t i = 0; i < count; i++) {
+        const json_t *mount = json_array_get(list, i);
+        mounts[i] = (struct container_mount){
+            .from = get_string(a, mount, "from"),
+            .to = get_string(a, mount, "to"),
+            .read_only = json_is_true(json_object_get(mount, "readOnly")),
+        };
+    }
+    *ret_mounts = mounts;
+    *ret_count = count;
+}
+
 static void get_container(struct ty_arena *a, const json_t *from, const struct exec_plan *plan,
                           struct exec_replica *r)
 {
-    const json_t *mounts = json_object_get(from, "mounts");
     if (!from)
         return;
     struct container *c = r->container = ty_new(a, struct container);
@@ -192,8 +217,6 @@ static void get_container(struct ty_arena *a, const json_t *from, const struct e
         .args = get_strings(a, NULL, json_object_get(from, "args")),
         .env = get_strings(a, NULL, json_object_get(from, "env")),
         .python_path = get_string(a, from, "pythonPath"),
-        .mounts = ty_new_array(a, struct container_mount, json_array_size(mounts) + 1),
-        .mount_count = json_array_size(mounts),
         .cpu_milli = r->share.cpu_milli,
         .memory_bytes = r->share.memory_bytes,
         .gpus = json_is_true(json_object_get(from, "gpus")),
@@ -203,14 +226,7 @@ static void get_container(struct ty_arena *a, const json_t *from, const struct e
         .pool = r->pool,
         .index = r->index,
     };
-    for (size_t i = 0; i < c->mount_count; i++) {
-        const json_t *mount = json_array_get(mounts, i);
-        c->mounts[i] = (struct container_mount){
-            .from = get_string(a, mount, "from"),
-            .to = get_string(a, mount, "to"),
-            .read_only = json_is_true(json_object_get(mount, "readOnly")),
-        };
-    }
+    get_mounts(a, from, &c->mounts, &c->mount_count);
     r->engine = true;
 }
 
@@ -246,6 +262,7 @@ static ty_err get_plan(struct ty_arena *a, const json_t *root, struct exec_plan 
         r->share.memory_bytes = get_int(from, "memoryBytes");
         r->argv = get_strings(a, NULL, json_object_get(from, "argv"));
         r->env = get_strings(a, env, json_object_get(from, "env"));
+        get_mounts(a, from, &r->mounts, &r->mount_count);
         get_container(a, json_object_get(from, "container"), plan, r);
         if (!r->argv[0])
             return ty_fail(TY_DATA_LOSS, "'spec': replica %zu has no command", i);

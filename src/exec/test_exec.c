@@ -571,6 +571,84 @@ static void replica_sees_its_place(void **state)
     yard_close(&y);
 }
 
+/* ---- /gcs ---- */
+
+static void gcs_plan(struct yard *y, const char *from, const char *script)
+{
+    static struct container_mount mounts[2];
+    assert_ok(ty_mkdirs(ty_format(&y->arena, "%s/buckets/b/model/workertemp_1", y->dir), 0700));
+    yard_plan(y, script, 1, "sleep 1000");
+    mounts[0] = (struct container_mount){.from = from, .to = "/gcs"};
+    mounts[1] = (struct container_mount){
+        .from = ty_format(&y->arena, "%s/buckets/b/model/workertemp_1", y->dir),
+        .to = "/gcs/b/model"};
+    y->plan.replicas[0].mounts = mounts;
+    y->plan.replicas[0].mount_count = 2;
+}
+
+/* All of the machine is where it was, and the buckets are at /gcs; "/" itself is not ours. */
+static void gcs_is_in_the_replica(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    gcs_plan(&y, ty_format(&y.arena, "%s/buckets", y.dir),
+             "echo hello >/gcs/b/out; echo mine >/gcs/b/model/part; touch /gcs-was-here || echo "
+             "refused; echo cwd=$(basename $(/bin/pwd)) pid=$$; echo same=$(cd / && ls -d "
+             "* | grep -vx gcs | tr '\\n' ' '); echo procs=$(ls -d /proc/[0-9]* | wc -l)");
+    y.plan.replicas[1].mounts = NULL;
+    y.plan.replicas[1].mount_count = 0;
+    yard_launch(&y);
+    assert_outcome(yard_wait(&y), "succeeded", 0, false);
+    ty_str text;
+    if (isolation_get() != ISOLATION_SWEEP) {
+        const char *b = ty_format(&y.arena, "%s/buckets/b", y.dir);
+        assert_ok(ty_file_read(AT_FDCWD, ty_format(&y.arena, "%s/out", b), 64, &y.arena, &text));
+        assert_string_equal(text.ptr, "hello\n");
+        assert_ok(ty_file_read(AT_FDCWD, ty_format(&y.arena, "%s/model/workertemp_1/part", b), 64,
+                               &y.arena, &text));
+        assert_int_equal(log_count(&y, " o refused\n"), 1);
+        assert_int_equal(log_count(&y, " o cwd=0-0 pid=2\n"), 1);
+        assert_true(log_count(&y, " o procs=") == 1 && log_count(&y, " o procs=1") == 0);
+        assert_int_equal(log_count(&y, " etc "), 1);
+    }
+    assert_int_not_equal(access("/gcs-was-here", F_OK), 0);
+    yard_close(&y);
+}
+
+/* What cannot be mounted leaves a replica without /gcs, and as it always was. */
+static void gcs_that_cannot_be(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    gcs_plan(
+        &y, ty_format(&y.arena, "%s/no-such-folder", y.dir),
+        "[ -e /gcs ] || echo none; echo pid=$(readlink /proc/self >/dev/null && echo $$); echo "
+        "cwd=$(basename $(/bin/pwd))");
+    yard_launch(&y);
+    assert_outcome(yard_wait(&y), "succeeded", 0, false);
+    assert_int_equal(log_count(&y, " o none\n"), 1);
+    assert_int_equal(log_count(&y, " o cwd=0-0\n"), 1);
+    if (isolation_get() != ISOLATION_SWEEP)
+        assert_int_equal(log_count(&y, " o pid=2\n"), 1);
+    yard_close(&y);
+}
+
+static void gcs_is_known_to_work(void **state)
+{
+    (void)state;
+    struct ty_arena a = {0};
+    const char *why = NULL;
+    bool works = exec_gcs_works(&a, &why);
+    assert_true(works || why);
+    if (isolation_get() == ISOLATION_SWEEP)
+        assert_false(works);
+    else if (!works)
+        fail_msg("%s", why);
+    ty_arena_clear(&a);
+}
+
 /* ---- cancel ---- */
 
 static void cancel_kills_a_stubborn_tree(void **state)
@@ -1100,6 +1178,9 @@ static const struct CMUnitTest tests[] = {
     TEST("run/crash_is_retried_unless_told", crash_is_retried_unless_told),
     TEST("run/timeout_stops_it", timeout_stops_it),
     TEST("run/replica_sees_its_place", replica_sees_its_place),
+    TEST("gcs/is_in_the_replica", gcs_is_in_the_replica),
+    TEST("gcs/that_cannot_be", gcs_that_cannot_be),
+    TEST("gcs/is_known_to_work", gcs_is_known_to_work),
     TEST("cancel/kills_a_stubborn_tree", cancel_kills_a_stubborn_tree),
     TEST("cancel/by_another_server", cancel_by_another_server),
     TEST("output/long_and_partial_lines", long_and_partial_lines),
@@ -1124,6 +1205,9 @@ static const struct CMUnitTest user_tests[] = {
     TEST("conductor/isolation_is_the_best_there_is", isolation_is_the_best_there_is),
     TEST("run/chief_ends_the_job", chief_ends_the_job),
     TEST("run/replica_sees_its_place", replica_sees_its_place),
+    TEST("gcs/is_in_the_replica", gcs_is_in_the_replica),
+    TEST("gcs/that_cannot_be", gcs_that_cannot_be),
+    TEST("gcs/is_known_to_work", gcs_is_known_to_work),
     TEST("cancel/kills_a_stubborn_tree", cancel_kills_a_stubborn_tree),
     TEST("conductor/kill_leaves_nothing", kill_leaves_nothing),
     TEST("conductor/sweep_leaves_nothing", sweep_leaves_nothing),

@@ -14,6 +14,8 @@ static json_t *parse(const char *text)
     return value;
 }
 
+static const char *data_dir = "/data";
+
 static ty_err build(const char *spec_text, struct exec_plan *ret_plan)
 {
     static const int ports[] = {20000, 20001, 20002, 20003, 20004, 20005, 20006, 20007};
@@ -27,7 +29,7 @@ static ty_err build(const char *spec_text, struct exec_plan *ret_plan)
                            .region = TY_STR("r1"),
                            .spec = spec,
                            .ports = ports,
-                           .data_dir = "/data",
+                           .data_dir = data_dir,
                            .client_env = client_env,
                            .timeout_ms = 5000,
                            .log_floor_ns = 7};
@@ -668,6 +670,50 @@ static void containers_are_prepared(void **state)
     assert_null(plan.prepare->argv[11]);
 }
 
+/* Everybody has /gcs; who is not the chief has a folder of its own for the model's. */
+static void buckets_are_at_gcs(void **state)
+{
+    (void)state;
+    struct exec_plan plan, back;
+    char dir[] = "/tmp/ty-plan-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    assert_ok(ty_mkdirs(ty_format(&arena, "%s/buckets/bkt", dir), 0700));
+    data_dir = dir;
+    json_t *spec = parse("{\"workerPoolSpecs\":[{\"replicaCount\":1," HOST("\"a\"") "}," IMAGE(
+        "") "],\"baseOutputDirectory\":{\"outputUriPrefix\":\"gs://bkt/o/\"}}");
+    char *text = json_dumps(spec, 0);
+    assert_ok(build(text, &plan));
+    free(text);
+    const struct exec_replica *chief = &plan.replicas[0], *worker = &plan.replicas[1];
+    assert_string_equal(get_env(chief, "AIP_MODEL_DIR"), "gs://bkt/o/model/");
+    assert_string_equal(get_env(chief, "AIP_TENSORBOARD_LOG_DIR"), "gs://bkt/o/logs/");
+    assert_int_equal(chief->mount_count, 1);
+    assert_string_equal(chief->mounts[0].from, ty_format(&arena, "%s/buckets", dir));
+    assert_string_equal(chief->mounts[0].to, "/gcs");
+    const struct container *c = worker->container;
+    const struct container_mount *last = &c->mounts[c->mount_count - 1];
+    const char *model = ty_format(&arena, "%s/buckets/bkt/o/model", dir);
+    assert_string_equal(last->to, "/gcs/bkt/o/model");
+    assert_string_equal(last->from, ty_format(&arena, "%s/workertemp_1", model));
+    for (size_t i = 0; i < c->mount_count; i++) /* the URI is no path */
+        assert_null(strstr(c->mounts[i].from, "gs:"));
+    assert_ok(exec_output_make(&arena, dir, spec));
+    assert_int_equal(access(last->from, F_OK), 0);
+    int dirfd = open(dir, O_RDONLY | O_DIRECTORY);
+    assert_ok(spec_write(dirfd, &plan));
+    assert_ok(spec_read(&arena, dirfd, &back));
+    assert_int_equal(back.replicas[0].mount_count, 1);
+    assert_string_equal(back.replicas[0].mounts[0].to, "/gcs");
+    assert_ok(ty_remove_tree(dirfd, "buckets"));
+    assert_int_equal(exec_output_make(&arena, dir, spec), TY_NOT_FOUND); /* and makes no folder */
+    assert_non_null(strstr(ty_err_message(), "baseOutputDirectory"));
+    assert_int_not_equal(access(ty_format(&arena, "%s/buckets", dir), F_OK), 0);
+    close(dirfd);
+    json_decref(spec);
+    data_dir = "/data";
+    assert_ok(ty_remove_tree(AT_FDCWD, dir));
+}
+
 static void containers_survive_the_spec(void **state)
 {
     (void)state;
@@ -707,6 +753,7 @@ static void containers_survive_the_spec(void **state)
 static const struct CMUnitTest tests[] = {
     CASE("plan/containers_have_their_own_environment", containers_have_an_environment_of_their_own),
     CASE("plan/containers_are_prepared", containers_are_prepared),
+    CASE("plan/buckets_are_at_gcs", buckets_are_at_gcs),
     CASE("spec/containers", containers_survive_the_spec),
     CASE("plan/python_packages_are_prepared", python_packages_are_prepared),
     CASE("plan/single_replica", single_replica),

@@ -402,7 +402,7 @@ static ty_err launch_prepare(struct sched *s, struct active *j)
     struct exec_plan plan;
     err = exec_plan_build(a, s->setup.config, &exec_job, &plan);
     if (err == TY_OK)
-        err = exec_output_make(a, spec);
+        err = exec_output_make(a, s->setup.data_dir, spec);
     if (err != TY_OK && !j->broken)
         j->broken = strdup(ty_err_message()); /* the job's own fault: no use to try again */
     if (err == TY_OK)

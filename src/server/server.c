@@ -80,6 +80,8 @@ static ty_err data_dir_open(struct server *s, const char *given)
     ty_err err = ty_mkdirs(path, 0700);
     if (err == TY_OK)
         err = ty_mkdirs(ty_format(&s->arena, "%s/jobs", path), 0700);
+    if (err == TY_OK)
+        err = ty_mkdirs(ty_format(&s->arena, "%s/buckets", path), 0700);
     if (err != TY_OK)
         return err;
     char *full = realpath(path, NULL);

@@ -153,17 +153,21 @@ static void container_check(const struct vertex_place *place, const json_t *spec
 
 /* ---- Python packages ---- */
 
-static void package_check(const json_t *uri, const char *field, struct wire_violations *v)
+static void package_check(const struct vertex_place *place, const json_t *uri, const char *field,
+                          struct wire_violations *v)
 {
     ty_str text = {json_string_value(uri), json_string_length(uri)};
     const char *path = python_package_path(v->arena, text);
+    bool object = ty_str_starts(text, TY_STR("gs://"));
     struct stat st;
-    if (ty_str_starts(text, TY_STR("gs://")))
+    if (object)
+        path = vertex_object_check(place, text, field, v);
+    if (object && path == NULL)
+        return; /* it was said */
+    if (path == NULL || strlen(path) >= PATH_MAX)
         wire_violation_add(v, field,
-                           "buckets are not supported yet; give the path of a file on this "
-                           "machine, such as /home/me/trainer-0.1.tar.gz");
-    else if (path == NULL || strlen(path) >= PATH_MAX)
-        wire_violation_add(v, field, "must be an absolute path, or file:// and an absolute path");
+                           "must be gs://BUCKET/NAME, an absolute path, or file:// and an absolute "
+                           "path");
     else if (stat(path, &st) != 0 || access(path, R_OK) != 0)
         wire_violation_add(v, field, "cannot read '%s': %s", path, strerror(errno));
     else if (!S_ISREG(st.st_mode))
@@ -218,8 +222,8 @@ static void python_check(const struct vertex_place *place, const json_t *spec, c
     runtime_check(place->config, place->data_dir, wire_json_get_str(spec, "executorImageUri"),
                   ty_format(v->arena, "%s.executorImageUri", path), v);
     for (size_t i = 0; i < json_array_size(uris); i++)
-        package_check(json_array_get(uris, i), ty_format(v->arena, "%s.packageUris[%zu]", path, i),
-                      v);
+        package_check(place, json_array_get(uris, i),
+                      ty_format(v->arena, "%s.packageUris[%zu]", path, i), v);
     if (!python_module_is_valid(module))
         wire_violation_add(v, ty_format(v->arena, "%s.pythonModule", path),
                            "must be the dotted name of a module, such as trainer.task");
@@ -324,18 +328,18 @@ static bool path_has_dotdot(ty_str path)
     } while (true);
 }
 
-static void output_check(ty_str uri, struct wire_violations *v)
+static void output_check(const struct vertex_place *place, ty_str uri, struct wire_violations *v)
 {
     const char *field = "jobSpec.baseOutputDirectory.outputUriPrefix";
     ty_str path = uri;
     if (ty_str_starts(uri, TY_STR("file://")))
         path = ty_str_drop(uri, 7);
     if (ty_str_starts(uri, TY_STR("gs://")))
-        wire_violation_add(v, field,
-                           "buckets are not supported yet; give a folder of this machine, such as "
-                           "/home/me/out");
+        vertex_output_check(place, uri, field, v);
     else if (!ty_str_starts(path, TY_STR("/")))
-        wire_violation_add(v, field, "must be an absolute path, or file:// and an absolute path");
+        wire_violation_add(v, field,
+                           "must be gs://BUCKET/PREFIX, an absolute path, or file:// and an "
+                           "absolute path");
     else if (path_has_dotdot(path))
         wire_violation_add(v, field, "must not have '..' in it");
 }
@@ -364,7 +368,7 @@ void vertex_job_validate(const struct vertex_place *place, const json_t *custom_
     vertex_machines_check(place, spec, v);
     scheduling_check(json_object_get(spec, "scheduling"), v);
     if (output != NULL)
-        output_check(wire_json_get_str(output, "outputUriPrefix"), v);
+        output_check(place, wire_json_get_str(output, "outputUriPrefix"), v);
 
     /* Every ceiling above is on one field; this one is on their sum. */
     if (json_dumpb(custom_job, NULL, 0, JSON_COMPACT) > VERTEX_BODY_BYTES)

@@ -44,6 +44,15 @@ struct vertex_place {
 void vertex_job_validate(const struct vertex_place *place, const json_t *custom_job,
                          struct wire_violations *v);
 
+/* ---- buckets.c: gs:// in a spec ---- */
+
+/* The file of an object that is here; NULL after a violation that says what to do. */
+const char *vertex_object_check(const struct vertex_place *place, ty_str uri, const char *field,
+                                struct wire_violations *v);
+/* May output go below this URI? Its bucket must be here. */
+void vertex_output_check(const struct vertex_place *place, ty_str uri, const char *field,
+                         struct wire_violations *v);
+
 /* ---- machines.c ---- */
 
 /* Are its machine types known, and does this machine have what the settings say it must? */

@@ -176,6 +176,15 @@ static inline uint32_t wire_crc32c_mask(uint32_t crc)
     return (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
 
+/* ---- gs:// names ---- */
+
+/* Split gs://BUCKET/NAME; the name may be empty. False: it is none, or no bucket can be called so.
+ */
+bool wire_gs_parse(ty_str uri, ty_str *ret_bucket, ty_str *ret_name);
+/* The file of the object (without a name: the bucket's folder), data/buckets/BUCKET/NAME. Whether
+ * it is there is not asked. NULL: no gs:// URI, or a name that has no file of its own. */
+char *wire_gs_path(struct ty_arena *a, const char *data_dir, ty_str uri);
+
 /* ---- protobuf: the wire format, without schemas ----
  *
  * Writing appends fields to a ty_buf in the order of the calls; a field with its default value is
