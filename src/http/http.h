@@ -136,6 +136,9 @@ struct http_server; /* thread-safe */
 TY_NODISCARD ty_err http_server_start(const struct ty_config *config, const char *socket_path,
                                       const struct http_router *router,
                                       struct http_server **ret_server);
+/* Speak TLS as well, on the same port, told by the first byte of a connection. Certificate chain
+ * and key are PEM, and must stay as long as the server. Once. */
+TY_NODISCARD ty_err http_server_tls(struct http_server *s, const char *cert, const char *key);
 int http_server_port(const struct http_server *s);
 void http_server_wake(struct http_server *s);
 void http_server_stats(struct http_server *s, struct http_stats *ret_stats);

@@ -107,6 +107,7 @@ enum conn_phase { CONN_HEADERS, CONN_BODY, CONN_WORK, CONN_SEND, CONN_IDLE };
 struct conn {
     int fd; /* MHD's; valid while this is in the list */
     bool local;
+    bool tls;     /* bytes of the socket are not the request's */
     bool dropped; /* shut down by the sweep; MHD will notice */
     bool begun;   /* a request line has been read on it */
     bool ended;   /* the last sweep saw the client's end in this phase */
@@ -168,17 +169,21 @@ struct exchange_list {
 };
 
 /* A descriptor the event thread waits for. */
-enum source_kind { SOURCE_KICK, SOURCE_TCP, SOURCE_UNIX, SOURCE_LINGER };
+enum source_kind { SOURCE_KICK, SOURCE_TCP, SOURCE_UNIX, SOURCE_FIRST, SOURCE_LINGER };
 struct source {
     enum source_kind kind;
     int fd;
-    int64_t deadline_ms; /* SOURCE_LINGER */
+    int64_t deadline_ms;          /* SOURCE_FIRST, SOURCE_LINGER */
+    struct sockaddr_storage addr; /* SOURCE_FIRST */
+    socklen_t addr_len;
     struct source *next;
 };
 
 struct http_server {
     const struct mhd *mhd;
     struct MHD_Daemon *daemon;
+    struct MHD_Daemon *tls_daemon; /* NULL until tls_ready */
+    atomic_bool tls_ready;
     const struct http_router *router;
     char *socket_path;
     int port;
@@ -193,6 +198,9 @@ struct http_server {
 
     pthread_mutex_t conn_lock;
     struct conn *conns;
+    struct source *silent; /* accepted, and no byte has come (first.c); only the event thread
+                              changes the list */
+    size_t silent_count;
     struct source *lingering;
     size_t linger_count;
     struct http_stats stats;
@@ -221,6 +229,13 @@ void event_kick(struct http_server *s);
 void event_linger(struct http_server *s, int fd);
 void conn_phase_set(struct http_server *s, struct conn *c, enum conn_phase phase,
                     int64_t deadline_ms);
+
+/* first.c: plain or TLS? All on the event thread. */
+void first_take(struct http_server *s, int fd, const struct sockaddr_storage *addr, socklen_t len);
+void first_read(struct http_server *s, struct source *src);
+/* End what has said nothing for too long; ms until the next one is due, -1: none. */
+int64_t first_sweep(struct http_server *s, int64_t now);
+void first_clear(struct http_server *s); /* after the event thread's end */
 
 /* request.c: MHD's callbacks */
 void *request_begin(void *cls, const char *uri, struct MHD_Connection *mhd);

@@ -160,23 +160,38 @@ static size_t keep_escapes(void *cls, struct MHD_Connection *mhd, char *text)
 }
 
 /* MHD's own limit is out of reach: at it, 0.9.75 keeps a lock and its thread stops for ever
- * (new_connection_process_). accept_burst holds ours. */
-static ty_err daemon_start(struct http_server *s, const struct ty_config *config)
+ * (new_connection_process_). accept_burst holds ours. With a certificate and its key, both PEM, it
+ * speaks TLS. */
+static ty_err daemon_start(struct http_server *s, const char *cert, const char *key,
+                           struct MHD_Daemon **ret_daemon)
 {
-    sigset_t all, before; /* MHD's thread inherits the mask */
+    unsigned how = cert ? MHD_USE_TLS
+                        : MHD_USE_TURBO; /* for one thing: that request_connection may still send */
+    sigset_t all, before;                /* MHD's thread inherits the mask */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    s->daemon = s->mhd->MHD_start_daemon(
+    *ret_daemon = s->mhd->MHD_start_daemon(
         MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME |
-            MHD_USE_ITC | MHD_USE_TURBO, /* for one thing: that request_connection may still send */
+            MHD_USE_ITC | how,
         0, NULL, NULL, request_access, s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL_BYTES,
-        MHD_OPTION_CONNECTION_LIMIT, 2 * (unsigned)config->connections + 1024,
+        MHD_OPTION_CONNECTION_LIMIT, 2 * (unsigned)s->connection_limit + 1024,
         MHD_OPTION_THREAD_STACK_SIZE, (size_t)HTTP_STACK_BYTES, MHD_OPTION_UNESCAPE_CALLBACK,
         keep_escapes, NULL, MHD_OPTION_URI_LOG_CALLBACK, request_begin, s,
         MHD_OPTION_NOTIFY_COMPLETED, request_completed, s, MHD_OPTION_NOTIFY_CONNECTION,
-        request_connection, s, MHD_OPTION_END);
+        request_connection, s, cert ? MHD_OPTION_HTTPS_MEM_CERT : MHD_OPTION_END, cert,
+        MHD_OPTION_HTTPS_MEM_KEY, key, MHD_OPTION_END);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return s->daemon ? TY_OK : ty_fail(TY_INTERNAL, "libmicrohttpd does not start");
+    return *ret_daemon ? TY_OK : ty_fail(TY_INTERNAL, "libmicrohttpd does not start");
+}
+
+ty_err http_server_tls(struct http_server *s, const char *cert, const char *key)
+{
+    ty_assert(!s->tls_daemon);
+    ty_err err = daemon_start(s, cert, key, &s->tls_daemon);
+    if (err != TY_OK)
+        return ty_wrap(err, "TLS");
+    atomic_store(&s->tls_ready, true);
+    return TY_OK;
 }
 
 /* ---- start and stop ---- */
@@ -223,7 +238,7 @@ static ty_err server_open(struct http_server *s, const struct ty_config *config,
     if (err == TY_OK && socket_path)
         err = listen_unix(s, socket_path);
     if (err == TY_OK)
-        err = daemon_start(s, config);
+        err = daemon_start(s, NULL, NULL, &s->daemon);
     if (err == TY_OK)
         err = worker_start(s, (size_t)config->workers);
     if (err == TY_OK)
@@ -253,6 +268,7 @@ void http_server_stats(struct http_server *s, struct http_stats *ret_stats)
 {
     pthread_mutex_lock(&s->conn_lock);
     struct http_stats stats = s->stats;
+    stats.connections += s->silent_count;
     pthread_mutex_unlock(&s->conn_lock);
     pthread_mutex_lock(&s->work_lock);
     stats.parked = s->parked.count;
@@ -282,6 +298,7 @@ void http_server_stop(struct http_server *s)
     if (!s)
         return;
     event_stop(s);
+    first_clear(s);
     close_fd(&s->tcp4.fd);
     close_fd(&s->tcp6.fd);
     close_fd(&s->local.fd);
@@ -292,6 +309,8 @@ void http_server_stop(struct http_server *s)
         poll(NULL, 0, 5);
     if (s->daemon)
         s->mhd->MHD_stop_daemon(s->daemon);
+    if (s->tls_daemon)
+        s->mhd->MHD_stop_daemon(s->tls_daemon);
     while (s->lingering) {
         struct source *next = s->lingering->next;
         close(s->lingering->fd);
