@@ -8,6 +8,8 @@
  *                         real gcloud comes here
  *   boto                  the same for gsutil
  *   python/sitecustomize.py  gives aiplatform.init our endpoint, REST and credentials
+ *   ca.pem, server.pem, server.key, bundle.pem   for TLS (authority.c)
+ *   lib/trainyard-gs.so   brings TensorFlow's gs:// here, in jobs (preload.c)
  *   bin/trainyard         a link to this binary
  *   shims/gcloud, gsutil  the same, made by env --shims; a folder of their own, so that only a
  *                         shell that asked for them has them on PATH
@@ -57,6 +59,15 @@ struct auth_var {
  * python_path_before: the user's PYTHONPATH, kept behind ours; may be NULL. */
 struct auth_var *auth_client_env(struct ty_arena *a, const char *data_dir, const char *url,
                                  const char *python_path_before, size_t *ret_count);
+
+/* The same for a job's replicas, none unset, and what lets TensorFlow's gs:// come here: LD_PRELOAD
+ * (left out where the loader could not read the path: one with a space or colon), CURL_CA_BUNDLE
+ * (left out where this machine has no authorities to put ours beside). */
+struct auth_var *auth_job_env(struct ty_arena *a, const char *data_dir, const char *url,
+                              size_t *ret_count);
+/* What the server shows by TLS, PEM; made by auth_client_prepare. */
+TY_NODISCARD ty_err auth_server_certificate(struct ty_arena *a, const char *data_dir,
+                                            const char **ret_cert, const char **ret_key);
 
 /* A bearer token for /token and the metadata server: 32 random bytes as hex, made at the first
  * call, the same until the process ends. */

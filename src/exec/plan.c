@@ -114,6 +114,18 @@ static void env_put(struct env *e, char *item)
     e->list[e->count++] = item;
 }
 
+static const char preload_name[] = "LD_PRELOAD";
+
+/* LD_PRELOAD is a list, and everybody's libraries are wanted. */
+static void env_put_preload(struct env *e, const char *libraries)
+{
+    for (size_t i = 0; i < e->count; i++)
+        if (env_same_name(e->list[i], ty_str_of(preload_name)) &&
+            e->list[i][sizeof preload_name] != '\0')
+            libraries = ty_format(e->a, "%s:%s", libraries, e->list[i] + sizeof preload_name);
+    env_put(e, ty_format(e->a, "%s=%s", preload_name, libraries));
+}
+
 static bool env_has(const struct env *e, const char *name)
 {
     for (size_t i = 0; i < e->count; i++)
@@ -228,7 +240,8 @@ static struct env env_base(struct ty_arena *a, const struct exec_job *job, bool 
             env_put(&e, ty_cstr(a, ty_str_of(*item)));
     env_put(&e, ty_format(a, "PYTHONUNBUFFERED=1")); /* prints arrive when they are printed */
     for (const char *const *item = job->client_env; item && *item; item++)
-        env_put(&e, ty_cstr(a, ty_str_of(*item)));
+        if (!env_same_name(*item, ty_str_of(preload_name)))
+            env_put(&e, ty_cstr(a, ty_str_of(*item)));
     env_put(&e, ty_format(a, "CLOUD_ML_PROJECT_ID=" TY_STR_FMT, TY_STR_ARG(job->project)));
     env_put(&e, ty_format(a, "CLOUD_ML_REGION=" TY_STR_FMT, TY_STR_ARG(job->region)));
     env_put(&e, ty_format(a, "CLOUD_ML_JOB_ID=%" PRId64, job->id));
@@ -244,6 +257,14 @@ static struct env env_base(struct ty_arena *a, const struct exec_job *job, bool 
     env_put(&e, ty_format(a, "MASTER_PORT=%d", job->ports[0]));
     env_put(&e, ty_format(a, "WORLD_SIZE=%d", exec_replica_count(job->spec)));
     return e;
+}
+
+/* The library of the client variables, for replicas; our own programs need none. */
+static void env_add_preload(struct env *e, const struct exec_job *job)
+{
+    for (const char *const *item = job->client_env; item && *item; item++)
+        if (env_same_name(*item, ty_str_of(preload_name)))
+            env_put_preload(e, *item + sizeof preload_name);
 }
 
 /* The pool's task: its containerSpec or pythonPackageSpec. */
@@ -281,7 +302,11 @@ static ty_err env_add_user(struct env *e, const json_t *pool_spec, int pool)
                            pool, task_name, i);
         if (ty_str_is(name, "TRAINYARD_ATTEMPT") || ty_str_is(name, "TRAINYARD_REPLICA"))
             continue;
-        env_put(e, ty_format(e->a, TY_STR_FMT "=" TY_STR_FMT, TY_STR_ARG(name), TY_STR_ARG(value)));
+        if (ty_str_is(name, preload_name))
+            env_put_preload(e, ty_cstr(e->a, value));
+        else
+            env_put(
+                e, ty_format(e->a, TY_STR_FMT "=" TY_STR_FMT, TY_STR_ARG(name), TY_STR_ARG(value)));
     }
     return TY_OK;
 }
@@ -602,6 +627,7 @@ static ty_err build_env(struct ty_arena *a, const struct exec_job *job, struct e
         const json_t *pool = json_array_get(pools_of(job->spec), (size_t)r->pool);
         if (json_object_get(pool, "pythonPackageSpec"))
             env_add_python(&e, python_folder(a, job, r->pool));
+        env_add_preload(&e, job);
         ty_err err = env_add_user(&e, pool, r->pool);
         if (err)
             return err;

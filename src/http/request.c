@@ -106,6 +106,7 @@ void *request_begin(void *cls, const char *uri, struct MHD_Connection *mhd)
     x->conn->begun = true;
     x->req.arena = &x->arena;
     x->req.local_socket = x->conn->local;
+    x->req.tls = x->conn->tls;
     uint64_t id;
     ty_random(&id, sizeof(id));
     snprintf(x->req.id, sizeof(x->req.id), "%016" PRIx64, id);
@@ -148,6 +149,7 @@ struct headers {
     struct exchange *x;
     unsigned hosts, lengths, encodings;
     bool bad_name, bad_encoding, bad_origin, bad_site;
+    bool identity; /* Transfer-Encoding: identity, which says nothing */
     int64_t length;
     struct http_param **tail;
 };
@@ -211,6 +213,10 @@ static enum MHD_Result header_see(void *cls, enum MHD_ValueKind kind, const char
         if (ty_parse_i64(value, &h->length) != TY_OK)
             h->length = INT64_MAX; /* MHD took it as a number, so it is a large one */
     } else if (strcasecmp(key, "Transfer-Encoding") == 0) {
+        if (strcasecmp(text ? text : "", "identity") == 0) {
+            h->identity = true;
+            return MHD_YES;
+        }
         h->encodings++;
         h->bad_encoding = h->bad_encoding || strcasecmp(text ? text : "", "chunked") != 0;
     } else if (strcasecmp(key, "Origin") == 0) {
@@ -241,13 +247,16 @@ static ty_err headers_check(const struct headers *h, int *ret_status)
     if (h->lengths > 1)
         return ty_fail(TY_INVALID_ARGUMENT, "there are %u Content-Length headers; one is allowed",
                        h->lengths);
-    if (h->lengths != 0 && h->encodings != 0)
+    bool googles = x->conn->tls && host_is_googles(x->req.host);
+    /* TensorFlow sends both; chunks count then. Nobody between it and us could read it otherwise.
+     */
+    if (h->lengths != 0 && h->encodings != 0 && !googles)
         return ty_fail(TY_INVALID_ARGUMENT,
                        "Content-Length and Transfer-Encoding exclude each other");
-    if (h->encodings > 1 || h->bad_encoding)
+    /* TensorFlow sends it with an empty body. MHD would take all that follows for a body. */
+    if (h->encodings > 1 || h->bad_encoding || (h->identity && x->has_body))
         return ty_fail(TY_INVALID_ARGUMENT, "Transfer-Encoding must be 'chunked'");
-    if (!x->conn->local && !host_is_ours(x->req.host, x->server->port, false) &&
-        !(x->conn->tls && host_is_googles(x->req.host)))
+    if (!x->conn->local && !host_is_ours(x->req.host, x->server->port, false) && !googles)
         return ty_fail(TY_INVALID_ARGUMENT, "Host '%.*s' is not this server; use 127.0.0.1:%d",
                        x->req.host.len > 256 ? 256 : (int)x->req.host.len, x->req.host.ptr,
                        x->server->port);
@@ -296,6 +305,8 @@ static void headers_route(struct exchange *x)
     stream_begin(x, match.body);
 }
 
+static enum MHD_Result body_done(struct exchange *x);
+
 static enum MHD_Result headers_done(struct exchange *x, const char *method)
 {
     struct headers h = {.x = x, .tail = &x->req.headers};
@@ -311,7 +322,10 @@ static enum MHD_Result headers_done(struct exchange *x, const char *method)
     x->step = STEP_BODY;
     x->body_start_ms = ty_boot_ms();
     conn_phase_set(x->server, x->conn, CONN_BODY, x->body_start_ms + HTTP_RATE_GRACE_MS);
-    return MHD_YES;
+    if (!h.identity)
+        return MHD_YES;
+    x->close_after = true; /* MHD goes on waiting for a body */
+    return body_done(x);
 }
 
 /* ---- body ---- */

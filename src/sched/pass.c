@@ -372,12 +372,10 @@ static ty_err launch_prepare(struct sched *s, struct active *j)
     if (err != TY_OK)
         return err;
     size_t var_count;
-    struct auth_var *vars = auth_client_env(a, s->setup.data_dir, s->setup.url, NULL, &var_count);
+    struct auth_var *vars = auth_job_env(a, s->setup.data_dir, s->setup.url, &var_count);
     const char **env = ty_new_array(a, const char *, var_count + 1);
-    size_t kept = 0;
     for (size_t i = 0; i < var_count; i++)
-        if (vars[i].value)
-            env[kept++] = ty_format(a, "%s=%s", vars[i].name, vars[i].value);
+        env[i] = ty_format(a, "%s=%s", vars[i].name, vars[i].value);
     const json_t *spec = json_object_get(body, "jobSpec");
     int64_t floor_ns;
     err = log_floor(s, &job, &floor_ns);

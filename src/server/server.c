@@ -185,6 +185,14 @@ static ty_err start_http(struct server *s)
     return err;
 }
 
+/* With the certificate that auth_client_prepare has made. */
+static ty_err start_tls(struct server *s)
+{
+    const char *cert, *key;
+    ty_err err = auth_server_certificate(&s->arena, s->data_dir, &cert, &key);
+    return err == TY_OK ? http_server_tls(s->http, cert, key) : err;
+}
+
 static ty_err start_scheduler(struct server *s)
 {
     struct sched_setup setup = {.config = &s->config,
@@ -238,6 +246,8 @@ static ty_err start(struct server *s, const struct server_options *o)
         err = start_http(s);
     if (err == TY_OK)
         err = auth_client_prepare(s->data_dir, s->url, default_project, default_region);
+    if (err == TY_OK)
+        err = start_tls(s);
     if (err == TY_OK)
         err = start_scheduler(s);
     raise_file_limit(); /* after the launcher is started: jobs keep the user's own limit */
