@@ -174,7 +174,8 @@ static ty_err compose(struct http_request *req, struct gcs *g, const json_t *in,
         err = parts_parse(req, in, parts, &count);
     if (err == TY_OK && destination)
         err = settings_apply(req->arena, destination, &settings);
-    if (err == TY_OK && destination)
+    /* With a generation it is an older object, sent back whole, and so are its hashes. */
+    if (err == TY_OK && destination && !json_object_get(destination, "generation"))
         err = declared_from_json(req->arena, destination, &declared);
     struct object_target target = {req->capture[0], req->capture[1], &c, &settings};
     if (err == TY_OK)
