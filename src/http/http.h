@@ -71,8 +71,8 @@ struct http_response {
     struct http_param *headers;             /* more of them; see http_header_add */
     struct http_source source;              /* used instead of `body` when `read` is set */
 };
-/* One more header; replaces the server's own Cache-Control. Memory is the request's. A value with a
- * control character is left out. */
+/* One more header; replaces the server's own Cache-Control. Memory is the request's. An empty value, or
+ * one with a control character, is left out. */
 void http_header_add(struct http_request *req, struct http_response *res, const char *name,
                      ty_str value);
 
