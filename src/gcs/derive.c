@@ -158,6 +158,8 @@ static ty_err parts_parse(struct http_request *req, const json_t *in, struct obj
     return err;
 }
 
+/* Hashes in the destination are passed over, as there: gcloud puts the first part's into it, and
+ * Python those of the object that is to be replaced. */
 static ty_err compose(struct http_request *req, struct gcs *g, const json_t *in,
                       struct object *ret_object)
 {
@@ -175,9 +177,7 @@ static ty_err compose(struct http_request *req, struct gcs *g, const json_t *in,
         err = settings_apply(req->arena, destination, &settings);
     struct object_target target = {req->capture[0], req->capture[1], &c, &settings};
     if (err == TY_OK)
-        err =
-            objects_compose(g->objects, req->arena, &target, parts, count,
-                            declared.given & DECLARED_CRC32C ? &declared.crc32c : NULL, ret_object);
+        err = objects_compose(g->objects, req->arena, &target, parts, count, NULL, ret_object);
     return err;
 }
 
