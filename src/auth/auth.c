@@ -83,7 +83,7 @@ static ty_err client_write(struct ty_arena *a, const char *client, const char *u
         err = ty_file_replace(AT_FDCWD, ty_format(a, "%s/" AUTH_PRELOAD, client),
                               (ty_str){(const char *)auth_preload, sizeof(auth_preload)}, 0700);
     if (err == TY_OK)
-        err = auth_authority_write(a, client);
+        err = auth_bundle_write(a, client);
     if (err == TY_OK)
         err = link_program(a, ty_format(a, "%s/bin", client), "trainyard");
     return err;

@@ -8,7 +8,7 @@
  *                         real gcloud comes here
  *   boto                  the same for gsutil
  *   python/sitecustomize.py  gives aiplatform.init our endpoint, REST and credentials
- *   ca.pem, server.pem, server.key, bundle.pem   for TLS (authority.c)
+ *   bundle.pem            the machine's authorities and the one behind our certificate, for jobs
  *   lib/trainyard-gs.so   brings TensorFlow's gs:// here, in jobs (preload.c)
  *   bin/trainyard         a link to this binary
  *   shims/gcloud, gsutil  the same, made by env --shims; a folder of their own, so that only a
@@ -50,6 +50,15 @@ ty_str auth_gcloud_property(struct ty_arena *a, const char *gcloud_dir, const ch
 TY_NODISCARD ty_err auth_gcloud_property_set(struct ty_arena *a, const char *gcloud_dir,
                                              const char *section, const char *key, ty_str value);
 
+/* The server's TLS certificate (with the authority behind it) and its key, PEM, for this machine's
+ * own names and Google's storage hosts: read from data/tls/, or made there (P-256, 10 years). From
+ * the arena. */
+struct auth_certificate {
+    ty_str certificate, key;
+};
+TY_NODISCARD ty_err auth_certificate_prepare(struct ty_arena *a, const char *data_dir,
+                                             struct auth_certificate *ret_certificate);
+
 struct auth_var {
     const char *name;
     const char *value; /* NULL: must be unset */
@@ -65,9 +74,6 @@ struct auth_var *auth_client_env(struct ty_arena *a, const char *data_dir, const
  * (left out where this machine has no authorities to put ours beside). */
 struct auth_var *auth_job_env(struct ty_arena *a, const char *data_dir, const char *url,
                               size_t *ret_count);
-/* What the server shows by TLS, PEM; made by auth_client_prepare. */
-TY_NODISCARD ty_err auth_server_certificate(struct ty_arena *a, const char *data_dir,
-                                            const char **ret_cert, const char **ret_key);
 
 /* A bearer token for /token and the metadata server: 32 random bytes as hex, made at the first
  * call, the same until the process ends. */

@@ -196,7 +196,11 @@ static void accept_burst(struct http_server *s, const struct source *src)
             close(fd);
             continue;
         }
-        first_take(s, fd, &addr, len);
+        if (src->kind == SOURCE_TCP && s->tls_ready)
+            first_accept(s, fd, &addr, len);
+        else if (s->mhd->MHD_add_connection(s->daemon, fd, (struct sockaddr *)&addr, len) !=
+                 MHD_YES)
+            atomic_fetch_sub(&s->live, 1); /* MHD has closed it */
     }
 }
 
@@ -232,7 +236,7 @@ static void *event_main(void *arg)
             } else if (src->kind == SOURCE_LINGER) {
                 linger_read(s, src);
             } else if (src->kind == SOURCE_FIRST) {
-                first_read(s, src);
+                first_ready(s, src);
             } else {
                 accept_burst(s, src);
             }

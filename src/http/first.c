@@ -1,122 +1,128 @@
-/* first.c -- plain or TLS, told by a connection's first byte.
+/* first.c -- plain or TLS on one port: a connection's first byte says which.
  *
- * Both are served on one port. A TLS client begins with a handshake record (22), and no HTTP
- * request begins with that byte. Most clients have sent something by the time they are accepted;
- * the others wait here, looked after by the event thread, for no longer than a header may take.
- * TLS connections go to a daemon of their own, whose callbacks are the same: what a request may do
- * does not depend on how it came, except that only TLS is spoken to for Google's own hosts
- * (request.c). */
+ * A TLS record of a handshake begins with 22, and no HTTP method does. The byte is looked at, not
+ * taken. Few clients have sent it by the time they are accepted, so most wait here for a moment, in
+ * the event thread's own epoll; the deadline for headers holds here too. The TLS daemon is made for
+ * the first client that wants one: its library costs memory that most servers never need. */
 #include "http/http_int.h"
 
 #include <sys/epoll.h>
 
 enum { TLS_HANDSHAKE = 22 };
 
-/* ---- handing over ---- */
-
-static void hand_over(struct http_server *s, bool tls, int fd, const struct sockaddr_storage *addr,
-                      socklen_t len)
+/* The daemon for TLS, made at need; NULL if it cannot be. */
+static struct MHD_Daemon *tls_daemon(struct http_server *s)
 {
-    struct MHD_Daemon *daemon = tls ? s->tls_daemon : s->daemon;
-    if (s->mhd->MHD_add_connection(daemon, fd, (const struct sockaddr *)addr, len) != MHD_YES)
-        atomic_fetch_sub(&s->live, 1); /* MHD has closed it */
+    struct MHD_Daemon *made;
+    if (s->tls_daemon)
+        return s->tls_daemon;
+    if (daemon_start(s, true, &made) != TY_OK) {
+        log_error("http.no_tls", "error='%s'", ty_err_message());
+        return NULL;
+    }
+    s->tls_daemon = made;
+    return made;
 }
 
-/* 1: TLS, 0: not, or it has ended already, which MHD sees; -1: nothing has come yet. */
-static int first_is_tls(int fd)
+static void hand_over(struct http_server *s, int fd, const struct sockaddr_storage *addr,
+                      socklen_t len, bool tls)
 {
-    unsigned char byte = 0;
-    ssize_t n = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return -1;
-    return n == 1 && byte == TLS_HANDSHAKE;
+    struct MHD_Daemon *daemon = tls ? tls_daemon(s) : s->daemon;
+    if (!daemon)
+        close(fd);
+    if (!daemon || s->mhd->MHD_add_connection(daemon, fd, (const struct sockaddr *)addr, len) !=
+                       MHD_YES) /* MHD has closed it */
+        atomic_fetch_sub(&s->live, 1);
 }
 
-/* ---- those that have said nothing yet; the list is guarded by conn_lock ---- */
-
-static void first_wait(struct http_server *s, int fd, const struct sockaddr_storage *addr,
-                       socklen_t len)
+/* 1: there is one, in *ret_byte; 0: not yet; -1: the client has left. */
+static int first_byte(int fd, unsigned char *ret_byte)
 {
+    ssize_t n = recv(fd, ret_byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (n == 1)
+        return 1;
+    return n < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -1;
+}
+
+void first_accept(struct http_server *s, int fd, const struct sockaddr_storage *addr, socklen_t len)
+{
+    unsigned char byte;
+    int there = first_byte(fd, &byte);
+    if (there == 1) {
+        hand_over(s, fd, addr, len, byte == TLS_HANDSHAKE);
+        return;
+    }
     struct source *src = calloc(1, sizeof(*src));
     ty_assert(src != NULL);
     *src = (struct source){.kind = SOURCE_FIRST,
                            .fd = fd,
                            .deadline_ms = ty_boot_ms() + s->header_timeout_ms,
                            .addr = *addr,
-                           .addr_len = len};
+                           .addr_len = len,
+                           .next = s->first_wanted};
     struct epoll_event ev = {.events = EPOLLIN | EPOLLRDHUP, .data.ptr = src};
-    if (epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &ev) != 0) {
+    if (there < 0 || epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &ev) != 0) {
+        close(fd);
+        atomic_fetch_sub(&s->live, 1);
         free(src);
-        hand_over(s, false, fd, addr, len);
         return;
     }
-    pthread_mutex_lock(&s->conn_lock);
-    src->next = s->silent;
-    s->silent = src;
-    s->silent_count++;
-    pthread_mutex_unlock(&s->conn_lock);
+    s->first_wanted = src;
 }
 
-static void silent_remove(struct http_server *s, struct source *src)
+/* Take it out of the list and the epoll; the descriptor stays open. */
+static void forget(struct http_server *s, struct source *src)
 {
-    pthread_mutex_lock(&s->conn_lock);
-    struct source **at = &s->silent;
+    struct source **at = &s->first_wanted;
     while (*at != src)
         at = &(*at)->next;
     *at = src->next;
-    s->silent_count--;
-    pthread_mutex_unlock(&s->conn_lock);
     epoll_ctl(s->epoll, EPOLL_CTL_DEL, src->fd, NULL);
+    free(src);
 }
 
-void first_read(struct http_server *s, struct source *src)
+void first_ready(struct http_server *s, struct source *src)
 {
-    int tls = first_is_tls(src->fd);
-    if (tls < 0)
+    unsigned char byte = 0;
+    struct source copy = *src;
+    int there = first_byte(src->fd, &byte);
+    if (there == 0)
         return;
-    silent_remove(s, src);
-    hand_over(s, tls == 1, src->fd, &src->addr, src->addr_len);
-    free(src);
-}
-
-void first_take(struct http_server *s, int fd, const struct sockaddr_storage *addr, socklen_t len)
-{
-    bool plain = !atomic_load(&s->tls_ready) || addr->ss_family == AF_UNIX;
-    int tls = plain ? 0 : first_is_tls(fd);
-    if (tls < 0)
-        first_wait(s, fd, addr, len);
-    else
-        hand_over(s, tls == 1, fd, addr, len);
-}
-
-static void silent_end(struct http_server *s, struct source *src)
-{
-    silent_remove(s, src);
-    close(src->fd);
-    free(src);
+    forget(s, src);
+    if (there == 1) {
+        hand_over(s, copy.fd, &copy.addr, copy.addr_len, byte == TLS_HANDSHAKE);
+        return;
+    }
+    close(copy.fd);
     atomic_fetch_sub(&s->live, 1);
 }
 
-int64_t first_sweep(struct http_server *s, int64_t now)
+int64_t first_sweep(struct http_server *s, int64_t now_ms)
 {
-    int64_t next = -1;
-    for (struct source *src = s->silent, *after; src; src = after) { /* this thread changes it */
-        after = src->next;
-        int64_t left = src->deadline_ms - now;
+    int64_t wait = -1;
+    for (struct source *src = s->first_wanted, *next; src; src = next) {
+        next = src->next;
+        int64_t left = src->deadline_ms - now_ms;
         if (left > 0) {
-            next = next < 0 || left < next ? left : next;
+            wait = wait < 0 || left < wait ? left : wait;
             continue;
         }
-        silent_end(s, src);
+        int fd = src->fd;
+        forget(s, src);
+        close(fd);
+        atomic_fetch_sub(&s->live, 1);
         pthread_mutex_lock(&s->conn_lock);
         s->stats.dropped_slow++;
         pthread_mutex_unlock(&s->conn_lock);
     }
-    return next;
+    return wait;
 }
 
 void first_clear(struct http_server *s)
 {
-    while (s->silent)
-        silent_end(s, s->silent);
+    while (s->first_wanted) {
+        int fd = s->first_wanted->fd;
+        forget(s, s->first_wanted);
+        close(fd);
+    }
 }

@@ -29,9 +29,9 @@ enum {
     HTTP_RATE_GRACE_MS = 20000, /* a body or answer may take this long, */
     HTTP_RATE_BYTES_MS = 64,    /* and a millisecond more for each 64 bytes (64 KB/s) */
     HTTP_STACK_BYTES = 256 * 1024,
-    HTTP_STREAM_BYTES = 12 * 1024 * 1024, /* streamed bodies share this twice over, */
-    HTTP_STREAM_LEAST = 32 * 1024,        /* each getting at least this */
-    HTTP_STREAM_MOST = 256 * 1024,        /* and at most this */
+    HTTP_STREAM_BYTES = 6 * 1024 * 1024, /* streamed bodies share this twice over, */
+    HTTP_STREAM_LEAST = 32 * 1024,       /* each getting at least this */
+    HTTP_STREAM_MOST = 256 * 1024,       /* and at most this */
     HTTP_DISCARD_BYTES =
         256 * 1024 * 1024,         /* of a refused body, read so that the answer is heard */
     HTTP_SOURCE_BYTES = 64 * 1024, /* piece of an answer that is made while it is sent */
@@ -107,7 +107,7 @@ enum conn_phase { CONN_HEADERS, CONN_BODY, CONN_WORK, CONN_SEND, CONN_IDLE };
 struct conn {
     int fd; /* MHD's; valid while this is in the list */
     bool local;
-    bool tls;     /* bytes of the socket are not the request's */
+    bool tls;
     bool dropped; /* shut down by the sweep; MHD will notice */
     bool begun;   /* a request line has been read on it */
     bool ended;   /* the last sweep saw the client's end in this phase */
@@ -169,12 +169,12 @@ struct exchange_list {
 };
 
 /* A descriptor the event thread waits for. */
-enum source_kind { SOURCE_KICK, SOURCE_TCP, SOURCE_UNIX, SOURCE_FIRST, SOURCE_LINGER };
+enum source_kind { SOURCE_KICK, SOURCE_TCP, SOURCE_UNIX, SOURCE_LINGER, SOURCE_FIRST };
 struct source {
     enum source_kind kind;
     int fd;
-    int64_t deadline_ms;          /* SOURCE_FIRST, SOURCE_LINGER */
-    struct sockaddr_storage addr; /* SOURCE_FIRST */
+    int64_t deadline_ms;          /* SOURCE_LINGER, SOURCE_FIRST */
+    struct sockaddr_storage addr; /* SOURCE_FIRST: the peer's */
     socklen_t addr_len;
     struct source *next;
 };
@@ -182,8 +182,10 @@ struct source {
 struct http_server {
     const struct mhd *mhd;
     struct MHD_Daemon *daemon;
-    struct MHD_Daemon *tls_daemon; /* NULL until tls_ready */
+    char *tls_certificate, *tls_key; /* NULL: plain only. Set before `tls_ready` */
     atomic_bool tls_ready;
+    _Atomic(struct MHD_Daemon *) tls_daemon; /* made by the event thread; NULL until then */
+    struct source *first_wanted;             /* connections whose first byte has not come */
     const struct http_router *router;
     char *socket_path;
     int port;
@@ -198,9 +200,6 @@ struct http_server {
 
     pthread_mutex_t conn_lock;
     struct conn *conns;
-    struct source *silent; /* accepted, and no byte has come (first.c); only the event thread
-                              changes the list */
-    size_t silent_count;
     struct source *lingering;
     size_t linger_count;
     struct http_stats stats;
@@ -220,6 +219,19 @@ struct http_server {
     size_t connection_limit;
 };
 
+/* server.c */
+TY_NODISCARD ty_err daemon_start(struct http_server *s, bool tls, struct MHD_Daemon **ret_daemon);
+
+/* first.c: plain or TLS, by the first byte; all on the event thread */
+/* Give an accepted connection to the side that speaks its language, now or when its first byte is
+ * there. */
+void first_accept(struct http_server *s, int fd, const struct sockaddr_storage *addr,
+                  socklen_t len);
+void first_ready(struct http_server *s, struct source *src);
+/* Close those that are overdue; returns ms until the next look, -1 if none waits. */
+int64_t first_sweep(struct http_server *s, int64_t now_ms);
+void first_clear(struct http_server *s);
+
 /* event.c */
 TY_NODISCARD ty_err event_start(struct http_server *s);
 void event_stop(struct http_server *s);
@@ -229,13 +241,6 @@ void event_kick(struct http_server *s);
 void event_linger(struct http_server *s, int fd);
 void conn_phase_set(struct http_server *s, struct conn *c, enum conn_phase phase,
                     int64_t deadline_ms);
-
-/* first.c: plain or TLS? All on the event thread. */
-void first_take(struct http_server *s, int fd, const struct sockaddr_storage *addr, socklen_t len);
-void first_read(struct http_server *s, struct source *src);
-/* End what has said nothing for too long; ms until the next one is due, -1: none. */
-int64_t first_sweep(struct http_server *s, int64_t now);
-void first_clear(struct http_server *s); /* after the event thread's end */
 
 /* request.c: MHD's callbacks */
 void *request_begin(void *cls, const char *uri, struct MHD_Connection *mhd);

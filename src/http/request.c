@@ -31,9 +31,7 @@ static struct conn *conn_new(struct http_server *s, struct MHD_Connection *mhd)
     c->fd = s->mhd->MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
     c->local = s->mhd->MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS)
                    ->client_addr->sa_family == AF_UNIX;
-    c->tls =
-        atomic_load(&s->tls_ready) &&
-        s->mhd->MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_DAEMON)->daemon == s->tls_daemon;
+    c->tls = s->mhd->MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_DAEMON)->daemon != s->daemon;
     c->phase = CONN_HEADERS;
     c->deadline_ms = ty_boot_ms() + s->header_timeout_ms;
     return c;
@@ -186,7 +184,8 @@ static bool host_is_googles(ty_str host)
 
 static bool origin_is_ours(ty_str origin, int port)
 {
-    ty_str scheme = TY_STR("http://");
+    ty_str plain = TY_STR("http://"), tls = TY_STR("https://");
+    ty_str scheme = ty_str_starts(origin, tls) ? tls : plain;
     return ty_str_starts(origin, scheme) &&
            host_is_ours(ty_str_drop(origin, scheme.len), port, true);
 }
@@ -285,7 +284,7 @@ static enum MHD_Result refuse(struct exchange *x, int status, ty_err err)
     x->close_after = true;
     x->step = STEP_ANSWER;
     answer_error(x, status, err);
-    if (x->has_body)
+    if (x->has_body && !x->conn->tls)
         event_linger(x->server, x->conn->fd);
     return answer_queue(x);
 }
@@ -340,7 +339,7 @@ enum MHD_Result refuse_now(struct exchange *x)
     s->stats.errors_4xx++;
     pthread_mutex_unlock(&s->conn_lock);
     if (x->conn->tls)
-        return MHD_NO; /* its socket speaks TLS, which only MHD can */
+        return MHD_NO; /* past MHD there is no way to say it */
     event_linger(s, x->conn->fd);
     answer_raw(x, x->conn->fd);
     return MHD_NO;

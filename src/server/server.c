@@ -180,17 +180,14 @@ static ty_err start_http(struct server *s)
     if (err == TY_OK)
         err = http_server_start(&s->config, ty_format(&s->arena, "%s/sock", s->data_dir), s->router,
                                 &s->http);
+    struct auth_certificate tls;
+    if (err == TY_OK)
+        err = auth_certificate_prepare(&s->arena, s->data_dir, &tls);
+    if (err == TY_OK)
+        http_server_tls(s->http, tls.certificate, tls.key);
     if (err == TY_OK)
         s->url = ty_format(&s->arena, "http://127.0.0.1:%d", http_server_port(s->http));
     return err;
-}
-
-/* With the certificate that auth_client_prepare has made. */
-static ty_err start_tls(struct server *s)
-{
-    const char *cert, *key;
-    ty_err err = auth_server_certificate(&s->arena, s->data_dir, &cert, &key);
-    return err == TY_OK ? http_server_tls(s->http, cert, key) : err;
 }
 
 static ty_err start_scheduler(struct server *s)
@@ -246,8 +243,6 @@ static ty_err start(struct server *s, const struct server_options *o)
         err = start_http(s);
     if (err == TY_OK)
         err = auth_client_prepare(s->data_dir, s->url, default_project, default_region);
-    if (err == TY_OK)
-        err = start_tls(s);
     if (err == TY_OK)
         err = start_scheduler(s);
     raise_file_limit(); /* after the launcher is started: jobs keep the user's own limit */

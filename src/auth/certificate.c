@@ -1,11 +1,12 @@
-/* authority.c -- the certificate that this server shows where TLS is spoken, and who believes it.
+/* certificate.c -- the certificate that this server shows where TLS is spoken, and who believes it.
  *
- *   client/ca.pem       an authority of this data folder's own. The only names it may vouch for are
+ *   tls/ca.pem          an authority of this data folder's own. The only names it may vouch for are
  *                       googleapis.com's and localhost (name constraints; on addresses there are
  *                       none, because the TLS inside TensorFlow gives up where it meets them), and
  *                       its key is never written: it signs one certificate and is forgotten
- *   client/server.pem   that certificate: Google's storage hosts, localhost, 127.0.0.1, ::1
- *   client/server.key   its key
+ *   tls/cert.pem        that certificate (Google's storage hosts, localhost, 127.0.0.1, ::1), and
+ *                       the authority behind it: a client that names this file trusts the server
+ *   tls/key.pem         its key
  *   client/bundle.pem   the machine's authorities and ours, for the programs of jobs alone
  *
  * Nothing is ever installed for the whole machine. The pair is made anew when it is older than
@@ -145,10 +146,10 @@ static X509 *certificate_make(struct crypto *c, const char *name, EVP_PKEY *key,
     return NULL;
 }
 
-/* ---- to files ---- */
+/* ---- as text ---- */
 
-static ty_err write_certificate(struct crypto *c, struct ty_arena *a, const X509 *cert,
-                                const char *path)
+static ty_err certificate_pem(struct crypto *c, struct ty_arena *a, const X509 *cert,
+                              ty_str *ret_pem)
 {
     int len = c->i2d_X509(cert, NULL);
     if (len <= 0 || len > DER_BYTES)
@@ -156,37 +157,37 @@ static ty_err write_certificate(struct crypto *c, struct ty_arena *a, const X509
     unsigned char *der = ty_alloc(a, (size_t)len), *end = der;
     if (c->i2d_X509(cert, &end) != len)
         return ty_fail(TY_INTERNAL, "libcrypto cannot encode a certificate");
-    ty_str pem = auth_pem(a, "CERTIFICATE", (ty_str){(const char *)der, (size_t)len});
-    return ty_file_replace(AT_FDCWD, path, pem, 0600);
+    *ret_pem = auth_pem(a, "CERTIFICATE", (ty_str){(const char *)der, (size_t)len});
+    return TY_OK;
 }
 
-static ty_err write_key(struct crypto *c, struct ty_arena *a, const EVP_PKEY *key, const char *path)
+static ty_err key_pem(struct crypto *c, struct ty_arena *a, const EVP_PKEY *key, ty_str *ret_pem)
 {
     ty_err err = ty_fail(TY_INTERNAL, "libcrypto cannot encode a key");
     PKCS8_PRIV_KEY_INFO *p8 = c->EVP_PKEY2PKCS8(key);
     int len = p8 ? c->i2d_PKCS8_PRIV_KEY_INFO(p8, NULL) : -1;
     if (len > 0 && len <= DER_BYTES) {
         unsigned char *der = ty_alloc(a, (size_t)len), *end = der;
-        if (c->i2d_PKCS8_PRIV_KEY_INFO(p8, &end) == len)
-            err = ty_file_replace(
-                AT_FDCWD, path,
-                auth_pem(a, "PRIVATE KEY", (ty_str){(const char *)der, (size_t)len}), 0600);
+        if (c->i2d_PKCS8_PRIV_KEY_INFO(p8, &end) == len) {
+            *ret_pem = auth_pem(a, "PRIVATE KEY", (ty_str){(const char *)der, (size_t)len});
+            err = TY_OK;
+        }
     }
     c->PKCS8_PRIV_KEY_INFO_free(p8);
     return err;
 }
 
-/* server.pem is written last: while it is missing, all of it is made again. */
-static ty_err make_files(struct ty_arena *a, const char *client)
+/* An authority and a certificate of it, with the authority behind it. */
+static ty_err pair_make(struct ty_arena *a, ty_str *ret_ca, struct auth_certificate *ret)
 {
     struct crypto c = {0};
+    ty_str pem = {0};
     ty_err err = crypto_open(&c);
     if (err != TY_OK)
         return err;
     EVP_PKEY *ca_key = c.EVP_PKEY_Q_keygen(NULL, NULL, "EC", "P-256");
     EVP_PKEY *key = c.EVP_PKEY_Q_keygen(NULL, NULL, "EC", "P-256");
     X509 *ca = NULL, *cert = NULL;
-    const char *server = ty_format(a, "%s/server.pem", client);
     if (ca_key != NULL && key != NULL)
         ca = certificate_make(&c, "Trainyard (this data folder only)", ca_key, NULL, ca_key,
                               ca_extensions);
@@ -194,14 +195,15 @@ static ty_err make_files(struct ty_arena *a, const char *client)
         cert = certificate_make(&c, "Trainyard", key, ca, ca_key, server_extensions);
     if (cert == NULL)
         err = ty_fail(TY_INTERNAL, "libcrypto cannot make a certificate");
-    if (err == TY_OK && unlink(server) != 0 && errno != ENOENT)
-        err = ty_fail_errno(errno, "cannot remove '%s'", server);
     if (err == TY_OK)
-        err = write_certificate(&c, a, ca, ty_format(a, "%s/ca.pem", client));
+        err = certificate_pem(&c, a, ca, ret_ca);
     if (err == TY_OK)
-        err = write_key(&c, a, key, ty_format(a, "%s/server.key", client));
+        err = certificate_pem(&c, a, cert, &pem);
     if (err == TY_OK)
-        err = write_certificate(&c, a, cert, server);
+        err = key_pem(&c, a, key, &ret->key);
+    if (err == TY_OK)
+        ret->certificate =
+            ty_str_of(ty_format(a, TY_STR_FMT TY_STR_FMT, TY_STR_ARG(pem), TY_STR_ARG(*ret_ca)));
     c.X509_free(cert);
     c.X509_free(ca);
     c.EVP_PKEY_free(key);
@@ -210,17 +212,59 @@ static ty_err make_files(struct ty_arena *a, const char *client)
     return err;
 }
 
-static bool files_are_young(struct ty_arena *a, const char *client)
+/* ---- the files ---- */
+
+static bool is_young(struct ty_arena *a, const char *folder, const char *name)
 {
-    static const char *const names[] = {"ca.pem", "server.key", "server.pem"};
-    int64_t now_s = ty_now_ns() / 1000000000;
-    for (size_t i = 0; i < TY_COUNT(names); i++) {
-        struct stat st;
-        if (stat(ty_format(a, "%s/%s", client, names[i]), &st) != 0 || st.st_size == 0 ||
-            now_s - st.st_mtime > RENEW_S)
-            return false;
+    struct stat st;
+    return stat(ty_format(a, "%s/%s", folder, name), &st) == 0 &&
+           ty_now_ns() / 1000000000 - st.st_mtime < RENEW_S;
+}
+
+static bool pair_read(struct ty_arena *a, const char *folder, struct auth_certificate *ret)
+{
+    return is_young(a, folder, "ca.pem") && is_young(a, folder, "cert.pem") &&
+           ty_file_read(AT_FDCWD, ty_format(a, "%s/key.pem", folder), AUTH_FILE_LIMIT, a,
+                        &ret->key) == TY_OK &&
+           ty_file_read(AT_FDCWD, ty_format(a, "%s/cert.pem", folder), AUTH_FILE_LIMIT, a,
+                        &ret->certificate) == TY_OK &&
+           ty_str_starts(ret->key, TY_STR("-----BEGIN PRIVATE KEY-----\n")) &&
+           ty_str_starts(ret->certificate, TY_STR("-----BEGIN CERTIFICATE-----\n"));
+}
+
+/* cert.pem is removed first and written last: where it is, the others belong to it. */
+static ty_err pair_write(struct ty_arena *a, const char *folder, ty_str ca,
+                         const struct auth_certificate *pair)
+{
+    const char *last = ty_format(a, "%s/cert.pem", folder);
+    ty_err err = ty_mkdirs(folder, 0700);
+    if (err == TY_OK && unlink(last) != 0 && errno != ENOENT)
+        err = ty_fail_errno(errno, "cannot remove '%s'", last);
+    if (err == TY_OK)
+        err = ty_file_replace(AT_FDCWD, ty_format(a, "%s/ca.pem", folder), ca, 0600);
+    if (err == TY_OK)
+        err = ty_file_replace(AT_FDCWD, ty_format(a, "%s/key.pem", folder), pair->key, 0600);
+    if (err == TY_OK)
+        err = ty_file_replace(AT_FDCWD, last, pair->certificate, 0600);
+    return err;
+}
+
+ty_err auth_certificate_prepare(struct ty_arena *a, const char *data_dir,
+                                struct auth_certificate *ret_certificate)
+{
+    const char *folder = ty_format(a, "%s/tls", data_dir);
+    struct auth_certificate pair = {0};
+    ty_str ca;
+    ty_err err = TY_OK;
+    if (!pair_read(a, folder, &pair)) {
+        err = pair_make(a, &ca, &pair);
+        if (err == TY_OK)
+            err = pair_write(a, folder, ca, &pair);
     }
-    return true;
+    if (err != TY_OK)
+        return ty_wrap(err, "the TLS certificate in '%s'", folder);
+    *ret_certificate = pair;
+    return TY_OK;
 }
 
 /* ---- the bundle ---- */
@@ -249,18 +293,19 @@ static const char *system_bundle(void)
 
 /* Without authorities of the machine there is no bundle: one of ours alone would keep a job's
  * programs from every other host. */
-static ty_err write_bundle(struct ty_arena *a, const char *client)
+ty_err auth_bundle_write(struct ty_arena *a, const char *client)
 {
     const char *path = ty_format(a, "%s/bundle.pem", client), *from = system_bundle();
     ty_str theirs, ours;
     struct ty_buf b;
-    if (from == NULL)
+    ty_err err =
+        ty_file_read(AT_FDCWD, ty_format(a, "%s/../tls/ca.pem", client), DER_BYTES, a, &ours);
+    if (from == NULL || err == TY_NOT_FOUND)
         return unlink(path) == 0 || errno == ENOENT
                    ? TY_OK
                    : ty_fail_errno(errno, "cannot remove '%s'", path);
-    ty_err err = ty_file_read(AT_FDCWD, from, BUNDLE_BYTES, a, &theirs);
     if (err == TY_OK)
-        err = ty_file_read(AT_FDCWD, ty_format(a, "%s/ca.pem", client), DER_BYTES, a, &ours);
+        err = ty_file_read(AT_FDCWD, from, BUNDLE_BYTES, a, &theirs);
     if (err != TY_OK)
         return err;
     ty_buf_init(&b, BUNDLE_BYTES + DER_BYTES);
@@ -270,26 +315,4 @@ static ty_err write_bundle(struct ty_arena *a, const char *client)
     err = ty_file_replace(AT_FDCWD, path, ty_buf_str(&b), 0600);
     ty_buf_clear(&b);
     return err;
-}
-
-ty_err auth_authority_write(struct ty_arena *a, const char *client)
-{
-    ty_err err = files_are_young(a, client) ? TY_OK : make_files(a, client);
-    return err == TY_OK ? write_bundle(a, client) : err;
-}
-
-ty_err auth_server_certificate(struct ty_arena *a, const char *data_dir, const char **ret_cert,
-                               const char **ret_key)
-{
-    ty_str cert, key;
-    ty_err err =
-        ty_file_read(AT_FDCWD, ty_format(a, "%s/client/server.pem", data_dir), DER_BYTES, a, &cert);
-    if (err == TY_OK)
-        err = ty_file_read(AT_FDCWD, ty_format(a, "%s/client/server.key", data_dir), DER_BYTES, a,
-                           &key);
-    if (err != TY_OK)
-        return err;
-    *ret_cert = cert.ptr;
-    *ret_key = key.ptr;
-    return TY_OK;
 }
