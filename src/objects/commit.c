@@ -336,8 +336,10 @@ static ty_err place_around(struct objects *o, struct ty_arena *a, ty_str bucket,
         return TY_OK;
     else
         err = db_write(o->db, displace_fn, &x);
-    if (err == TY_OK && !x.found)
-        row->place = PLACE_NONE; /* gone meanwhile: nothing to place */
+    bool taken = err_no == ENOENT && x.found && x.row.place == row->place &&
+                 ty_str_eq(x.row.stage, row->stage);
+    if (err == TY_OK && (!x.found || taken)) /* deleted meanwhile, or taken away behind our back */
+        row->place = PLACE_NONE;
     else if (err == TY_OK)
         *row = x.row;
     return err;

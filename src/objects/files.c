@@ -252,6 +252,16 @@ void stage_remove(struct objects *o, ty_str stage)
         log_warn("objects.stray", "stage=%s error=\"%s\"", path, strerror(err_no));
 }
 
+bool stage_exists(const struct objects *o, ty_str stage)
+{
+    char path[STAGE_BYTES];
+    struct stat st;
+    if (stage.len != STAGE_BYTES - 1)
+        return false;
+    snprintf(path, sizeof path, TY_STR_FMT, TY_STR_ARG(stage));
+    return file_stat(o->staging_fd, path, &st) == 0;
+}
+
 ty_err stage_seal(int fd, struct row *row)
 {
     int64_t now_ns = ty_now_ns();

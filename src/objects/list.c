@@ -288,8 +288,7 @@ static ty_err walk_compare(struct walk *x)
     d.seen = ty_new_array(&d.arena, struct seen, x->row_count);
     for (size_t i = 0; i < x->row_count; i++) {
         const struct row *row = &x->rows[i];
-        if (row->object.delete_ns != 0 || row->stage.len > 0 ||
-            (row->place != PLACE_NICE && row->place != PLACE_DIR))
+        if (row->object.delete_ns != 0 || (row->place != PLACE_NICE && row->place != PLACE_DIR))
             continue;
         d.seen[d.count] = file_see(x->o, x->query->bucket, row->object.name);
         if (row_judge(row, &d.seen[d.count]) != VERDICT_SAME)
