@@ -163,16 +163,17 @@ ty_err change_commit(struct change *x)
     ty_err err = db_write(x->o->db, change_fn, x);
     if (err != TY_OK)
         return err;
+    /* The source goes first: its file may be where the target needs a folder. */
+    if (x->source && x->kept_source)
+        place_or_log(x->o, x->arena, x->bucket, x->source);
+    else if (x->source)
+        row_remove_file(x->o, x->bucket, x->source);
     /* A file that is to be kept and could not be moved away stays; the new one waits in staging/.
      */
     if (!x->had_before || !x->kept_before || place_or_log(x->o, x->arena, x->bucket, &x->before))
         place_or_log(x->o, x->arena, x->bucket, &x->row);
     if (x->had_before && !x->kept_before && !is_replaced(&x->before, &x->row))
         row_remove_file(x->o, x->bucket, &x->before);
-    if (x->source && x->kept_source)
-        place_or_log(x->o, x->arena, x->bucket, x->source);
-    else if (x->source)
-        row_remove_file(x->o, x->bucket, x->source);
     wake_settling(x->o);
     return TY_OK;
 }

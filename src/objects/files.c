@@ -88,7 +88,7 @@ int file_open(int root, const char *path, int flags, mode_t mode, int *ret_fd)
 
 int file_stat(int root, const char *path, struct stat *ret_st)
 {
-    int fd, err_no = file_open(root, path, O_PATH | O_NOFOLLOW, 0, &fd);
+    int fd = -1, err_no = file_open(root, path, O_PATH | O_NOFOLLOW, 0, &fd);
     if (err_no)
         return err_no;
     if (fstat(fd, ret_st) != 0)

@@ -84,8 +84,8 @@ void row_load(struct db_stmt *s, struct ty_arena *a, struct row *ret_row);
 void settings_load(struct db_stmt *s, int first, struct ty_arena *a,
                    struct object_settings *ret_settings);
 void settings_bind(struct db_stmt *s, int first, const struct object_settings *settings);
-TY_NODISCARD ty_err settings_check(const struct object_settings *settings);
-struct object_settings settings_dup(struct ty_arena *a, const struct object_settings *settings);
+TY_NODISCARD ty_err settings_check(const struct object_settings *x);
+struct object_settings settings_dup(struct ty_arena *a, const struct object_settings *x);
 void md5_to_ints(const unsigned char md5[16], int64_t *ret_a, int64_t *ret_b);
 void md5_from_ints(int64_t a, int64_t b, unsigned char md5[16]);
 

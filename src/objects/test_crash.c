@@ -155,7 +155,7 @@ static const struct scenario scenarios[] = {
 static bool holds(struct fixture *f, const char *name, const char *text)
 {
     struct object object;
-    ty_str bytes;
+    ty_str bytes = {"", 0};
     ty_err err = try_read(f, ref_of(name), &object, &bytes);
     if (err != TY_OK && err != TY_NOT_FOUND)
         fail_msg("%s: %s", name, ty_err_message());
