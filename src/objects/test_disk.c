@@ -98,6 +98,36 @@ static void disk_names_are_found_by_lists(void **state)
     fixture_close(&f);
 }
 
+/* More new names than a page looks for at once, files and folders of one name order mixed. */
+static void disk_many_new_names_are_all_found(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    for (int i = 0; i < 90; i++) {
+        assert_ok(ty_mkdirs(path_of(&f, ty_format(&f.a, "buckets/data/%02d/m/deep", i)), 0700));
+        for (int k = 0; k < 40; k++) {
+            disk_write(&f, ty_format(&f.a, "buckets/data/%02d/%c%d", i, "az"[k % 2], k), "");
+            if (k < 10)
+                disk_write(&f, ty_format(&f.a, "buckets/data/%02d/m/deep/%d", i, k), "");
+        }
+    }
+    struct object_query query = {.bucket = BUCKET, .limit = 700};
+    ty_str last = TY_STR("");
+    size_t count = 0;
+    do {
+        struct object_page page;
+        assert_ok(objects_list(f.o, &f.a, &query, &page));
+        for (size_t i = 0; i < page.item_count; i++, count++) {
+            assert_true(ty_str_cmp(last, page.items[i].name) < 0);
+            last = page.items[i].name;
+        }
+        query.token = page.next_token;
+    } while (query.token.len > 0);
+    assert_int_equal(count, 90 * 50);
+    fixture_close(&f);
+}
+
 static void disk_links_are_not_followed(void **state)
 {
     (void)state;
@@ -248,6 +278,7 @@ static const struct CMUnitTest tests[] = {
     TEST("disk/change_is_a_generation", disk_change_is_a_generation),
     TEST("disk/removal_is_seen", disk_removal_is_seen),
     TEST("disk/names_are_found_by_lists", disk_names_are_found_by_lists),
+    TEST("disk/many_new_names_are_all_found", disk_many_new_names_are_all_found),
     TEST("disk/links_are_not_followed", disk_links_are_not_followed),
     TEST("disk/foreign_file_in_the_way", disk_foreign_file_in_the_way),
     TEST("disk/change_while_reading_shows", disk_change_while_reading_shows),
