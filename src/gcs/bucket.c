@@ -103,6 +103,12 @@ ty_err bucket_delete(struct http_request *req, struct http_response *res, void *
     ty_err err = conditions_parse(req, "", &c);
     if (err == TY_OK)
         err = objects_bucket_delete(g->objects, req->capture[0], &c);
+    if (err == TY_ABORTED) /* gsutil looks for these words */
+        err = ty_fail(
+            err,
+            "The bucket you tried to delete is not empty. Delete the objects of '" TY_STR_FMT
+            "' first, old generations too",
+            TY_STR_ARG(req->capture[0]));
     res->status = 204;
     return answer_with(req, res, err);
 }
