@@ -241,6 +241,40 @@ static void env_no_google_host(void **state)
     assert_true(found);
 }
 
+/* What a shell does not get: the library and the bundle, and no proxy for Google's storage hosts.
+ */
+static void env_of_a_job(void **state)
+{
+    struct yard *y = *state;
+    struct auth_certificate made;
+    size_t count;
+    bool found;
+    const char *theirs = ty_format(&y->arena, "%s/theirs.pem", y->dir);
+    assert_ok(ty_file_replace(AT_FDCWD, theirs, TY_STR("theirs\n"), 0600));
+    setenv("CURL_CA_BUNDLE", theirs, 1);
+    setenv("https_proxy", "http://proxy.example:3128", 1);
+    setenv("no_proxy", "intranet", 1);
+    assert_ok(auth_certificate_prepare(&y->arena, y->dir, &made));
+    assert_ok(auth_client_prepare(y->dir, URL, "p", "r"));
+    struct auth_var *vars = auth_job_env(&y->arena, y->dir, URL, &count);
+    for (size_t i = 0; i < count; i++)
+        assert_non_null(vars[i].value);
+    assert_string_equal(value_of(vars, count, "LD_PRELOAD", &found),
+                        ty_format(&y->arena, "%s/client/lib/trainyard-gs.so", y->dir));
+    assert_string_equal(value_of(vars, count, "CURL_CA_BUNDLE", &found),
+                        ty_format(&y->arena, "%s/client/bundle.pem", y->dir));
+    assert_true(ty_str_starts(yard_read(y, "bundle.pem"),
+                              TY_STR("theirs\n\n-----BEGIN CERTIFICATE-----\n")));
+    assert_non_null(strstr(value_of(vars, count, "no_proxy", &found), "storage.googleapis.com"));
+    assert_non_null(strstr(value_of(vars, count, "no_proxy", &found), "intranet"));
+    unsetenv("https_proxy");
+    unsetenv("no_proxy");
+    unsetenv("CURL_CA_BUNDLE");
+    /* A path that the loader would take for two. */
+    vars = auth_job_env(&y->arena, ty_format(&y->arena, "%s/a b", y->dir), URL, &count);
+    assert_null(value_of(vars, count, "LD_PRELOAD", &found));
+}
+
 static void env_unsets_what_would_lead_away(void **state)
 {
     struct yard *y = *state;
@@ -328,6 +362,7 @@ static const struct CMUnitTest tests[] = {
     YARD_TEST("gcloud/every_endpoint_is_ours", gcloud_every_endpoint_is_ours),
     YARD_TEST("gcloud/keeps_the_users_project", gcloud_keeps_the_users_project),
     YARD_TEST("certificate/is_made_once", certificate_is_made_once),
+    YARD_TEST("env/of_a_job", env_of_a_job),
     YARD_TEST("gcloud/other_configurations_come_here_too",
               gcloud_other_configurations_come_here_too),
     YARD_TEST("gcloud/properties_are_set_and_unset", gcloud_properties_are_set_and_unset),

@@ -1,10 +1,12 @@
 """Buckets inside jobs, without TensorFlow: /gcs, gs:// packages and output, google-cloud-storage, who may write the model."""
 import os
 import pathlib
+import socket
+import ssl
 import subprocess
 
 import pytest
-from packages import HELLO, pool, sdist, settings, wheel
+from packages import HELLO, pool, sdist, settings
 from yard import PARENT, Yard, clean_environment
 
 
@@ -149,6 +151,25 @@ def test_only_tensorflow_s_look_ups_come_here(yard, tmp_path):
     assert not any(line.startswith("other ") and "127.84.89.1" in line and "127.84.89.1 127.84.89.1" not in line for line in lines), lines
     assert not any(line.startswith("other connected") for line in lines), lines
     assert lines[-1] == f"{yard.data}/client/lib/trainyard-gs.so"
+
+
+def test_google_s_hosts_are_ours_by_tls_only(yard):
+    """As TensorFlow sends it: chunks with a Content-Length beside them, which is refused from everybody else."""
+    make_bucket(yard)
+    request = ("POST /upload/storage/v1/b/bkt/o?uploadType=media&name=x HTTP/1.1\r\nHost: {}\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n"
+               "Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n5\r\nhello\r\n0\r\n\r\n")
+    context = ssl.create_default_context(cafile=yard.data / "tls" / "ca.pem")
+    for host, tls, status in (("storage.googleapis.com", True, b"200"), ("www.googleapis.com", True, b"200"), ("localhost", True, b"400"),
+                              ("storage.googleapis.com", False, b"400")):
+        with socket.create_connection(yard.address, timeout=30) as plain:
+            connection = context.wrap_socket(plain, server_hostname=host) if tls else plain
+            connection.sendall(request.format(host).encode())
+            reply = b"".join(iter(lambda: connection.recv(65536), b""))
+            assert reply.split()[1] == status, (host, tls, reply)
+            connection.close()
+    assert get(yard, "bkt", "x") == b"hello"
+    with socket.create_connection(yard.address, timeout=30) as plain, pytest.raises(ssl.SSLCertVerificationError):
+        context.wrap_socket(plain, server_hostname="aiplatform.googleapis.com")
 
 
 def test_a_user_s_own_preload_is_kept(yard, tmp_path):
