@@ -48,8 +48,8 @@ TY_NODISCARD ty_err encryption_refuse(const struct http_request *req);
 
 /* "http://HOST", where links lead. */
 const char *link_base(struct http_request *req);
-void object_json(struct ty_buf *b, const char *base, const struct object *object);
-void bucket_json(struct ty_buf *b, const char *base, const struct bucket *bucket);
+void object_json(struct ty_buf *b, const char *base, const struct object *x);
+void bucket_json(struct ty_buf *b, const char *base, const struct bucket *x);
 void object_etag(struct ty_buf *b, const struct object *object);
 void md5_text(struct ty_buf *b, const unsigned char md5[16]);
 void crc32c_text(struct ty_buf *b, uint32_t crc32c);

@@ -189,13 +189,18 @@ def test_cut_off_chunk_is_kept(api):
     time.sleep(0.5)
     connection.close()
 
-    def kept():
+    def go_on():
+        """As clients do: ask, send the rest, and again while the server is still busy with the broken one."""
         reply = chunk(api, session, b"", "bytes */*")
-        return reply.status == 308 and int(reply.headers.get("range", "=-1").rpartition("-")[2]) + 1
-    have = api.wait_for(kept, 20, "what came to be kept")
-    assert 0 < have <= 2 * MEGA
-    reply = chunk(api, session, data[have:], f"bytes {have}-{len(data) - 1}/{len(data)}")
-    assert reply.status == 200 and base64.b64decode(reply.json["md5Hash"]) == hashlib.md5(data).digest()
+        have = int(reply.headers.get("range", "=-1").rpartition("-")[2]) + 1
+        if have == 0:
+            return None
+        assert reply.status == 308 and have <= 2 * MEGA
+        reply = chunk(api, session, data[have:], f"bytes {have}-{len(data) - 1}/{len(data)}")
+        assert reply.status in (200, 503), reply
+        return reply.status == 200 and reply
+    reply = api.wait_for(go_on, 30, "the upload to go on")
+    assert base64.b64decode(reply.json["md5Hash"]) == hashlib.md5(data).digest()
 
 
 def test_unfinished_uploads_leave_nothing(api):
@@ -263,7 +268,6 @@ def test_file_that_changes_while_it_is_read(api):
     """The answer ends early: nobody takes a mixture for the object."""
     assert media(api, "changing", b"a" * 30 * MEGA).status == 200
     connection = socket.create_connection(api.address)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connection.sendall(f"GET /{BUCKET}/changing HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
     head = connection.recv(2000)
     assert b"Content-Length: 31457280" in head
