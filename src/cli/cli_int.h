@@ -12,8 +12,8 @@
  *   text.c    text of others, for a terminal
  *   pick.c    which job is meant
  *   watch.c   list --watch
- *   jobs.c, logs.c, why.c, usage.c, config.c, completion.c, env.c, runtimes.c, backup.c, doctor.c   the
- * commands */
+ *   jobs.c, logs.c, why.c, usage.c, config.c, completion.c, env.c, runtimes.c, backup.c, doctor.c
+ * the commands */
 #ifndef TY_CLI_INT_H
 #define TY_CLI_INT_H
 
