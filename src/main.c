@@ -3,6 +3,7 @@
  * The only file that may include everything and the only one that exits. */
 #include "base/base.h"
 #include "cli/cli.h"
+#include "container/container.h"
 #include "exec/exec.h"
 #include "python/python.h"
 #include "server/server.h"
@@ -77,15 +78,16 @@ static const char *package_path(struct ty_arena *a, const char *uri)
     return path ? path : uri;
 }
 
-/* A conductor runs this before the replicas of a job with Python packages: each --pool begins
- * another one, what follows belongs to it. */
+/* A conductor runs this before the replicas of a job with Python packages or containers: each
+ * --pool or --container begins another one, what follows belongs to it. */
 static int command_prepare(int argc, char **argv)
 {
     struct ty_arena a = {0};
     struct python_setup setup = {.data_dir = "", .python = "python3", .wheel_folder = ""};
     struct python_pool *pools = ty_new_array(&a, struct python_pool, (size_t)argc + 1), *p = pools;
-    const char *into = "", *value;
-    size_t count = 0;
+    struct container_wanted *wanted = ty_new_array(&a, struct container_wanted, (size_t)argc + 1);
+    const char *into = "", *engine = "auto", *value;
+    size_t count = 0, containers = 0;
     for (int i = 0; i < argc; i++) {
         if ((value = option_value(argc, argv, &i, "--data")))
             setup.data_dir = value;
@@ -105,15 +107,29 @@ static int command_prepare(int argc, char **argv)
             p->image = value;
         else if ((value = option_value(argc, argv, &i, "--module")))
             p->module = value;
+        else if ((value = option_value(argc, argv, &i, "--python-path")))
+            p->python_path = value;
         else if ((value = option_value(argc, argv, &i, "--package")) && count)
             p->packages[p->package_count++] = package_path(&a, value);
+        else if ((value = option_value(argc, argv, &i, "--engine")))
+            engine = value;
+        else if ((value = option_value(argc, argv, &i, "--container")))
+            wanted[containers++].pool = value[0] - '0';
+        else if ((value = option_value(argc, argv, &i, "--asked")) && containers)
+            wanted[containers - 1].asked = value;
+        else if ((value = option_value(argc, argv, &i, "--used")) && containers)
+            wanted[containers - 1].used = value;
         else
             return EXIT_USAGE;
     }
     ty_seam_role("prepare");
     dup2(STDOUT_FILENO, STDERR_FILENO); /* one stream: pip's words stay in order */
     unsetenv("PYTHONPATH");             /* what points clients here is for the replicas */
-    ty_err err = python_prepare(&setup, into, pools, count);
+    ty_err err = TY_OK;
+    if (containers)
+        err = container_prepare(engine, setup.data_dir, into, wanted, containers);
+    if (err == TY_OK && count)
+        err = python_prepare(&setup, into, pools, count);
     if (err != TY_OK)
         printf("%s\n", ty_err_message());
     fflush(stdout);

@@ -65,7 +65,7 @@ def main():
                     wrong.append(f"{where}: 'trainyard {command}' is no command")
     settings = set(re.findall(r"^SETTING_\w+\((\w+),", (TOP / "src/base/config.def").read_text(), re.M))
     conf = TOP / "etc" / "trainyard.conf"
-    documented = set(re.findall(r"^#?\s*(\w+) = ", conf.read_text(), re.M)) if conf.exists() else set()
+    documented = set(re.findall(r"^#?\s*(\w+) =(?: |$)", conf.read_text(), re.M)) if conf.exists() else set()
     for name in sorted(settings ^ documented):
         wrong.append(f"etc/trainyard.conf: '{name}' is {'missing' if name in settings else 'no setting'}")
     print("\n".join(wrong) if wrong else f"{len(DOCUMENTS)} documents, {len(settings)} settings")

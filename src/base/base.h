@@ -109,6 +109,8 @@ bool ty_str_split(ty_str *s, char sep, ty_str *ret_head);
 TY_NODISCARD ty_err ty_parse_i64(ty_str s, int64_t *ret_value);
 /* Valid UTF-8 without surrogates or overlong forms. */
 bool ty_utf8_valid(ty_str s);
+/* Levenshtein's distance of two short names, for suggestions; 99 for long ones. */
+int ty_str_distance(ty_str a, ty_str b);
 
 /* ---- arenas: memory of one lifetime ---- */
 
@@ -203,9 +205,11 @@ TY_NODISCARD ty_err ty_remove_tree(int dirfd, const char *path);
 struct ty_config {
 #define SETTING_INT(name, def, min, max, doc) int64_t name;
 #define SETTING_STR(name, def, doc)           char *name;
+#define SETTING_WORD(name, def, words, doc)   char *name; /* one of `words` */
 #include "base/config.def"
 #undef SETTING_INT
 #undef SETTING_STR
+#undef SETTING_WORD
 };
 /* Defaults, all memory from `a`. */
 void ty_config_init(struct ty_config *c, struct ty_arena *a);

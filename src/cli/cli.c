@@ -170,7 +170,9 @@ static int run_command(struct cli *c, int argc, char **argv)
     }
     ty_str second = ty_str_of(c->command->positional), first;
     bool two = ty_str_split(&second, ' ', &first), help = c->command->run == cli_help_show;
-    if (first.len > 0 && !help && (c->args.positional.len == 0 || (two && !c->args.second.len))) {
+    bool optional = first.len > 0 && first.ptr[0] == '[';
+    if (first.len > 0 && !help && !optional &&
+        (c->args.positional.len == 0 || (two && !c->args.second.len))) {
         ty_str missing = c->args.positional.len == 0 ? first : second;
         (void)!ty_fail(TY_INVALID_ARGUMENT, "argument " TY_STR_FMT ": must be specified",
                        TY_STR_ARG(missing));

@@ -3,6 +3,7 @@
  *   table.c   commands.def as tables, finding a command, help
  *   flags.c   gcloud's flag grammar
  *   flagsfile.c  --flags-file
+ *   package.c, local_run.c   a trainer's folder as a package; local-run
  *   spec.c    flags and YAML into a CustomJob
  *   target.c  which server, project, region; calls to it
  *   away.c    what to say when no server answers
@@ -11,7 +12,8 @@
  *   text.c    text of others, for a terminal
  *   pick.c    which job is meant
  *   watch.c   list --watch
- *   jobs.c, logs.c, why.c, config.c, completion.c, env.c, runtimes.c, doctor.c   the commands */
+ *   jobs.c, logs.c, why.c, usage.c, config.c, completion.c, env.c, runtimes.c, backup.c, doctor.c
+ * the commands */
 #ifndef TY_CLI_INT_H
 #define TY_CLI_INT_H
 
@@ -31,7 +33,7 @@ struct cli_flag {
 struct cli;
 struct cli_command {
     const char *words;      /* "ai custom-jobs create" */
-    const char *positional; /* "" for none, "A B" for two */
+    const char *positional; /* "" for none, "A B" for two, "[-- ARG ...]" for all after "--" */
     const char *summary, *details;
     const struct cli_flag *flags;
     int (*run)(struct cli *c); /* NULL: main.c runs it */
@@ -50,6 +52,8 @@ struct cli_args {
     struct cli_value *first, **tail;
     ty_str positional; /* for help: all words, joined by a space */
     ty_str second;     /* of a command with two */
+    char **rest;       /* what follows "--", of a command that takes it */
+    int rest_count;
 };
 
 /* One run of one command. */
@@ -134,7 +138,36 @@ TY_NODISCARD ty_err cli_spec_from_yaml(ty_str text, const char *path, json_t **r
 TY_NODISCARD ty_err cli_job_build(struct ty_arena *a, const struct cli_args *args, json_t *spec,
                                   json_t *pools, json_t **ret_body);
 
+/* ---- package.c ---- */
+
+/* A folder with a trainer, as local-run and local-package-path name it. Paths are absolute. */
+struct cli_source {
+    const char *folder, *image;
+    const char *module, *script; /* one of them */
+    const char **requirements, **extra_packages, **extra_dirs;
+    size_t requirement_count, extra_package_count, extra_dir_count;
+};
+/* Archives for pip, in data/packages, and what to run of them. */
+struct cli_packed {
+    const char *module;
+    const char **packages;
+    size_t count;
+};
+/* Sets c->data_dir. TY_INVALID_ARGUMENT: what was given is wrong. */
+TY_NODISCARD ty_err cli_source_pack(struct cli *c, const struct cli_source *s,
+                                    struct cli_packed *ret_packed);
+/* Words between any of the separators, without the empty ones; NULL-ended. */
+const char **cli_words(struct cli *c, ty_str list, const char *separators, size_t *ret_count);
+/* The same as absolute paths; they need not exist. */
+const char **cli_paths(struct cli *c, ty_str list, const char *separators, size_t *ret_count);
+/* Make the package that the first pool's localPackage (spec.c) describes, and give it to all pools.
+ * Nothing happens if there is none. */
+TY_NODISCARD ty_err cli_pools_package(struct cli *c, json_t *pools);
+
 /* ---- target.c ---- */
+
+/* The settings of c->data_dir. */
+TY_NODISCARD ty_err cli_config_read(struct cli *c, struct ty_config *ret_config);
 
 /* Fill data_dir, url, connect, project, region from flags, variables and files. */
 TY_NODISCARD ty_err cli_target(struct cli *c);
@@ -209,7 +242,9 @@ int cli_custom_jobs_list(struct cli *c);
 int cli_custom_jobs_describe(struct cli *c);
 int cli_custom_jobs_cancel(struct cli *c);
 int cli_custom_jobs_stream_logs(struct cli *c);
+int cli_custom_jobs_local_run(struct cli *c);
 int cli_why(struct cli *c);
+int cli_usage(struct cli *c);
 int cli_config_set(struct cli *c);
 int cli_config_get(struct cli *c);
 int cli_config_get_value(struct cli *c);
@@ -219,6 +254,8 @@ int cli_completion(struct cli *c);
 int cli_runtimes_list(struct cli *c);
 int cli_runtimes_add(struct cli *c);
 int cli_runtimes_remove(struct cli *c);
+int cli_backup(struct cli *c);
+int cli_restore(struct cli *c);
 int cli_doctor(struct cli *c);
 int cli_version(struct cli *c);
 int cli_help_show(struct cli *c);
@@ -226,6 +263,14 @@ int cli_help_show(struct cli *c);
 
 /* The answer of the server's why route, for people. */
 void cli_why_text(struct ty_arena *a, struct ty_buf *b, const json_t *why);
+
+/* ---- usage.c ---- */
+
+/* The answer of the server's usage route, for people: all of it, or the receipt alone. */
+void cli_usage_text(struct ty_arena *a, struct ty_buf *b, const json_t *usage);
+void cli_usage_receipt(struct ty_arena *a, struct ty_buf *b, const json_t *usage);
+/* The usage of job `id`, a new reference. */
+TY_NODISCARD ty_err cli_usage_fetch(struct cli *c, ty_str id, json_t **ret_usage);
 
 /* ---- watch.c ---- */
 

@@ -4,7 +4,9 @@
 #include <dlfcn.h>
 #include <sys/statvfs.h>
 
+#include "container/container.h"
 #include "exec/exec.h"
+#include "python/python.h"
 
 enum mark { GOOD, NOTE, BAD };
 
@@ -46,6 +48,25 @@ static void look_at_isolation(struct cli *c, struct findings *f)
           sweep ? "no PID namespaces here: what a job leaves behind is found by a mark in its "
                   "environment"
                 : ty_format(c->arena, "%s: nothing of a job outlives it", how));
+}
+
+static void look_at_cgroups(struct cli *c, struct findings *f, const struct ty_config *config)
+{
+    bool memory;
+    const char *what = exec_cgroups(c->arena, &memory);
+    if (strcmp(config->cgroups, "off") == 0)
+        found(f, NOTE, "cgroups",
+              "cgroups = off in trainyard.conf: limits of memory and processes are not enforced");
+    else if (memory)
+        found(f, GOOD, "cgroups",
+              ty_format(c->arena, "%s: limits are enforced, and usage is exact", what));
+    else
+        found(f, NOTE, "cgroups",
+              ty_format(c->arena,
+                        "%s: memory limits are not enforced. With systemd, start the server in a "
+                        "cgroup of its own:\n"
+                        "  systemd-run --user --scope -p Delegate=yes trainyard serve",
+                        what));
 }
 
 static void look_at_peers(struct cli *c, struct findings *f)
@@ -103,6 +124,29 @@ static void look_at_ports(struct cli *c, struct findings *f, const struct ty_con
                   range, range, config->port_first, config->port_last));
 }
 
+static void look_at_engine(struct cli *c, struct findings *f, const struct ty_config *config)
+{
+    struct container_engine e;
+    struct ty_buf options;
+    if (container_engine_find(c->arena, config->container_engine, c->data_dir, &e) != TY_OK) {
+        found(f, NOTE, "containers",
+              ty_format(c->arena,
+                        "%s. For jobs with images: apt install podman. Image 'host' and Python "
+                        "packages need none",
+                        ty_err_message()));
+        return;
+    }
+    ty_buf_init(&options, 4096);
+    for (size_t i = 0; e.options[i]; i++)
+        ty_buf_addf(&options, " %s", e.options[i]);
+    found(f, e.limits ? GOOD : NOTE, "containers",
+          ty_format(c->arena, "%s %s (%s) starts containers%s; used with%s",
+                    container_kind_name(e.kind), e.version, e.path,
+                    e.limits ? "" : ", but cannot limit their memory or share of CPU",
+                    options.ptr));
+    ty_buf_clear(&options);
+}
+
 static void look_at_disk(struct cli *c, struct findings *f, const struct ty_config *config)
 {
     struct statvfs fs;
@@ -117,6 +161,41 @@ static void look_at_disk(struct cli *c, struct findings *f, const struct ty_conf
           ty_format(c->arena,
                     "%" PRIu64 " MiB free at %s; new jobs are refused below %" PRId64 " MiB",
                     free_bytes >> 20, dir, config->disk_reserve_bytes >> 20));
+}
+
+/* Commands run without Python; only jobs with packages need it. */
+static void look_at_python(struct cli *c, struct findings *f, const struct ty_config *config)
+{
+    struct python_host host;
+    struct python_listed *list = NULL;
+    size_t count = 0;
+    if (!python_is_there(config->python)) {
+        found(f, NOTE, "python",
+              ty_format(c->arena,
+                        "there is no '%s'; jobs with Python packages need it. On Debian: apt "
+                        "install python3-venv; another one: set python in %s/trainyard.conf",
+                        config->python, c->data_dir));
+        return;
+    }
+    ty_err err = python_host_read(c->arena, config->python, &host);
+    if (err == TY_OK)
+        err = python_venv_check(&host);
+    if (err == TY_OK)
+        err = python_runtime_list(c->arena, c->data_dir, &list, &count);
+    if (err != TY_OK) {
+        found(f, NOTE, "python", ty_cstr(c->arena, ty_str_of(ty_err_message())));
+        return;
+    }
+    struct ty_buf b;
+    ty_buf_init(&b, 4096);
+    ty_buf_addf(&b, "%s at %s makes virtual environments; runtimes: ", host.version,
+                host.executable);
+    for (size_t i = 0; i < count; i++)
+        ty_buf_addf(&b, "%s" TY_STR_FMT, i ? ", " : "", TY_STR_ARG(list[i].what));
+    ty_buf_addz(&b,
+                count ? "" : "none yet, they are made on first use or by 'trainyard runtimes add'");
+    found(f, GOOD, "python", b.ptr);
+    ty_buf_clear(&b);
 }
 
 static void look_at_shell(struct cli *c, struct findings *f)
@@ -152,9 +231,12 @@ int cli_doctor(struct cli *c)
         found(&f, BAD, "settings", ty_err_message());
     look_at_server(c, &f);
     look_at_isolation(c, &f);
+    look_at_cgroups(c, &f, &config);
     look_at_peers(c, &f);
     look_at_library(c, &f, "libmicrohttpd.so.12", "libmicrohttpd12");
     look_at_library(c, &f, "libcrypto.so.3", "libssl3");
+    look_at_python(c, &f, &config);
+    look_at_engine(c, &f, &config);
     look_at_disk(c, &f, &config);
     look_at_shell(c, &f);
     look_at_ports(c, &f, &config);

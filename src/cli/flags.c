@@ -105,11 +105,12 @@ static ty_err positional_parse(struct ty_arena *a, const struct cli_command *cmd
             ty_str_of(ty_format(a, TY_STR_FMT " %s", TY_STR_ARG(args->positional), word));
         return TY_OK;
     }
-    if (strchr(cmd->positional, ' ') != NULL && args->positional.len > 0 && args->second.len == 0) {
+    if (cmd->positional[0] != '[' && strchr(cmd->positional, ' ') != NULL &&
+        args->positional.len > 0 && args->second.len == 0) {
         args->second = ty_str_of(word);
         return TY_OK;
     }
-    if (cmd->positional[0] == '\0' || args->positional.len > 0)
+    if (cmd->positional[0] == '\0' || cmd->positional[0] == '[' || args->positional.len > 0)
         return ty_fail(TY_INVALID_ARGUMENT, "unrecognized arguments: %s", word);
     args->positional = ty_str_of(word);
     return TY_OK;
@@ -160,7 +161,11 @@ ty_err cli_args_parse(struct ty_arena *a, const struct cli_command *cmd, int arg
     for (int i = 0; i < argc; i++) {
         ty_str word = ty_str_of(argv[i]);
         ty_err err = TY_OK;
-        if (!flags_over && ty_str_is(word, "--"))
+        if (!flags_over && ty_str_is(word, "--") && cmd->positional[0] == '[') {
+            args.rest = argv + i + 1;
+            args.rest_count = argc - i - 1;
+            break;
+        } else if (!flags_over && ty_str_is(word, "--"))
             flags_over = true;
         else if (!flags_over && ty_str_starts(word, TY_STR("--")))
             err = flag_parse(a, cmd, argc, argv, &i, &args);

@@ -124,6 +124,10 @@ static int create_body(struct cli *c, json_t **ret_body)
     }
     if (cli_pools_from_flags(c->arena, &c->args, &pools) != TY_OK)
         return cli_fail_usage(c);
+    if (cli_pools_package(c, pools) != TY_OK) {
+        json_decref(pools);
+        return cli_fail_usage(c);
+    }
     if (pools == NULL && cli_arg(&c->args, "config").len == 0) {
         (void)!ty_fail(TY_INVALID_ARGUMENT,
                        "at least one of --worker-pool-spec | --config must be specified");
@@ -313,6 +317,21 @@ int cli_custom_jobs_list(struct cli *c)
 
 /* ---- describe, cancel ---- */
 
+/* For people: what it used, after the resource. A server too old to tell is no reason to fail. */
+static void describe_usage(struct cli *c, const char *path)
+{
+    json_t *usage;
+    struct ty_buf b;
+    if (cli_usage_fetch(c, ty_str_of(strrchr(path, '/') + 1), &usage) != TY_OK)
+        return;
+    ty_buf_init(&b, CONFIG_BYTES);
+    cli_usage_receipt(c->arena, &b, usage);
+    if (b.len > 0)
+        printf("\n%s", b.ptr);
+    ty_buf_clear(&b);
+    json_decref(usage);
+}
+
 int cli_custom_jobs_describe(struct cli *c)
 {
     const char *path = NULL;
@@ -324,6 +343,9 @@ int cli_custom_jobs_describe(struct cli *c)
     if (err != TY_OK)
         return cli_fail(c, err);
     status = cli_print(c, job, "yaml");
+    if (status == CLI_OK && !c->as_gcloud && !cli_arg_given(&c->args, "format") &&
+        isatty(STDOUT_FILENO))
+        describe_usage(c, path);
     json_decref(job);
     return status;
 }

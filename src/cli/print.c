@@ -196,7 +196,8 @@ ty_err cli_format_check(const struct cli_args *args)
 
 static void add_json(struct ty_buf *b, const json_t *value)
 {
-    char *text = json_dumps(value, JSON_INDENT(2) | JSON_SORT_KEYS | JSON_ENCODE_ANY);
+    char *text = json_dumps(value, JSON_INDENT(2) | JSON_SORT_KEYS | JSON_ENCODE_ANY |
+                                       JSON_REAL_PRECISION(15));
     ty_assert(text != NULL);
     ty_buf_addf(b, "%s\n", text);
     free(text);

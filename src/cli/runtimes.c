@@ -4,18 +4,6 @@
 
 #include "python/python.h"
 
-static ty_err read_config(struct cli *c, struct ty_config *config)
-{
-    ty_str text;
-    c->data_dir = cli_data_dir(c);
-    ty_config_init(config, c->arena);
-    const char *path = ty_format(c->arena, "%s/trainyard.conf", c->data_dir);
-    ty_err err = ty_file_read(AT_FDCWD, path, 1 << 20, c->arena, &text);
-    if (err == TY_NOT_FOUND)
-        return TY_OK;
-    return err == TY_OK ? ty_config_parse(config, c->arena, path, text) : err;
-}
-
 int cli_runtimes_list(struct cli *c)
 {
     struct python_listed *list;
@@ -48,7 +36,8 @@ int cli_runtimes_add(struct cli *c)
 {
     struct ty_config config;
     ty_str wheels = cli_arg(&c->args, "wheels");
-    ty_err err = read_config(c, &config);
+    c->data_dir = cli_data_dir(c);
+    ty_err err = cli_config_read(c, &config);
     char folder[PATH_MAX] = "";
     if (err == TY_OK && wheels.len > 0 && !realpath(ty_cstr(c->arena, wheels), folder))
         err = ty_fail_errno(errno, "--wheels: cannot open '" TY_STR_FMT "'", TY_STR_ARG(wheels));

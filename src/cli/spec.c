@@ -100,11 +100,20 @@ enum pool_key {
     POOL_CONTAINER_IMAGE,
     POOL_EXECUTOR_IMAGE,
     POOL_PYTHON_MODULE,
+    POOL_LOCAL_PATH, /* from here on they describe a package to be made: package.c */
+    POOL_SCRIPT,
+    POOL_REQUIREMENTS,
+    POOL_EXTRA_PACKAGES,
+    POOL_EXTRA_DIRS,
+    POOL_OUTPUT_IMAGE,
     POOL_KEYS
 };
 static const char *const pool_keys[POOL_KEYS] = {
-    "machine-type",        "replica-count",      "accelerator-type", "accelerator-count",
-    "container-image-uri", "executor-image-uri", "python-module",
+    "machine-type",      "replica-count",       "accelerator-type",
+    "accelerator-count", "container-image-uri", "executor-image-uri",
+    "python-module",     "local-package-path",  "script",
+    "requirements",      "extra-packages",      "extra-dirs",
+    "output-image-uri",
 };
 
 static ty_err pool_values(struct ty_arena *a, ty_str text, ty_str ret_values[POOL_KEYS])
@@ -117,17 +126,14 @@ static ty_err pool_values(struct ty_arena *a, ty_str text, ty_str ret_values[POO
         size_t k = 0;
         while (k < POOL_KEYS && !ty_str_is(items->key, pool_keys[k]))
             k++;
-        if (k == POOL_KEYS && ty_str_is(items->key, "local-package-path"))
-            return ty_fail(
-                TY_INVALID_ARGUMENT,
-                "argument --worker-pool-spec: 'local-package-path' builds an image, which "
-                "is not possible here yet; use container-image-uri=host and --command");
         if (k == POOL_KEYS) {
             const char *near = cli_nearest(items->key, pool_keys, POOL_KEYS);
             return ty_fail(TY_INVALID_ARGUMENT,
                            "argument --worker-pool-spec: unknown key '" TY_STR_FMT "'%s; keys are "
                            "machine-type, replica-count, accelerator-type, accelerator-count, "
-                           "container-image-uri, executor-image-uri, python-module",
+                           "container-image-uri, executor-image-uri, python-module, "
+                           "local-package-path, script, requirements, extra-packages, extra-dirs, "
+                           "output-image-uri",
                            TY_STR_ARG(items->key),
                            near != NULL ? ty_format(a, " (did you mean '%s'?)", near) : "");
         }
@@ -136,9 +142,42 @@ static ty_err pool_values(struct ty_arena *a, ty_str text, ty_str ret_values[POO
     return TY_OK;
 }
 
-static ty_err pool_check(const ty_str v[POOL_KEYS])
+/* Keys of a package that is made here. It is for the whole job, so the first pool has them. */
+static ty_err pool_check_local(const ty_str v[POOL_KEYS], bool first)
 {
-    int64_t n;
+    if (!first)
+        return ty_fail(TY_INVALID_ARGUMENT,
+                       "argument --worker-pool-spec: 'local-package-path' belongs to the first "
+                       "pool; its package runs in all of them");
+    if (v[POOL_EXECUTOR_IMAGE].len == 0 || v[POOL_CONTAINER_IMAGE].len > 0)
+        return ty_fail(TY_INVALID_ARGUMENT,
+                       "argument --worker-pool-spec: 'local-package-path' needs "
+                       "'executor-image-uri', and no 'container-image-uri'");
+    if ((v[POOL_PYTHON_MODULE].len > 0) == (v[POOL_SCRIPT].len > 0))
+        return ty_fail(TY_INVALID_ARGUMENT,
+                       "argument --worker-pool-spec: with 'local-package-path', exactly one of "
+                       "keys [python-module, script] is required");
+    return TY_OK;
+}
+
+/* What a pool runs. `local`: the first pool's package is for all. */
+static ty_err pool_check_task(const ty_str v[POOL_KEYS], bool first, bool local)
+{
+    for (size_t k = POOL_LOCAL_PATH; k < POOL_KEYS; k++)
+        if (v[k].len > 0 && v[POOL_LOCAL_PATH].len == 0)
+            return ty_fail(TY_INVALID_ARGUMENT,
+                           "argument --worker-pool-spec: '%s' needs 'local-package-path'",
+                           pool_keys[k]);
+    if (v[POOL_LOCAL_PATH].len > 0)
+        return pool_check_local(v, first);
+    if (local && (v[POOL_CONTAINER_IMAGE].len > 0 || v[POOL_EXECUTOR_IMAGE].len > 0 ||
+                  v[POOL_PYTHON_MODULE].len > 0))
+        return ty_fail(TY_INVALID_ARGUMENT,
+                       "argument --worker-pool-spec: the package of the first pool's "
+                       "'local-package-path' runs in this one, too; it can have no image and no "
+                       "module of its own");
+    if (local)
+        return TY_OK;
     if ((v[POOL_CONTAINER_IMAGE].len > 0) == (v[POOL_EXECUTOR_IMAGE].len > 0))
         return ty_fail(TY_INVALID_ARGUMENT,
                        "argument --worker-pool-spec: exactly one of keys [executor-image-uri, "
@@ -146,6 +185,15 @@ static ty_err pool_check(const ty_str v[POOL_KEYS])
     if ((v[POOL_EXECUTOR_IMAGE].len > 0) != (v[POOL_PYTHON_MODULE].len > 0))
         return ty_fail(TY_INVALID_ARGUMENT, "argument --worker-pool-spec: 'python-module' and "
                                             "'executor-image-uri' go together");
+    return TY_OK;
+}
+
+static ty_err pool_check(const ty_str v[POOL_KEYS], bool first, bool local)
+{
+    int64_t n;
+    ty_err err = pool_check_task(v, first, local);
+    if (err != TY_OK)
+        return err;
     if (v[POOL_ACCELERATOR_COUNT].len > 0 && v[POOL_ACCELERATOR_TYPE].len == 0)
         return ty_fail(TY_INVALID_ARGUMENT,
                        "argument --worker-pool-spec: 'accelerator-count' needs "
@@ -181,10 +229,16 @@ static json_t *pool_build(const ty_str v[POOL_KEYS])
     json_object_set_new(pool, "replicaCount",
                         v[POOL_REPLICA_COUNT].len > 0 ? plain(v[POOL_REPLICA_COUNT])
                                                       : json_string("1"));
-    if (v[POOL_CONTAINER_IMAGE].len > 0)
+    if (v[POOL_LOCAL_PATH].len > 0) {
+        json_t *package = json_pack("{s:o}", "image", plain(v[POOL_EXECUTOR_IMAGE]));
+        for (size_t k = POOL_PYTHON_MODULE; k < POOL_KEYS; k++)
+            if (v[k].len > 0)
+                json_object_set_new(package, pool_keys[k], plain(v[k]));
+        json_object_set_new(pool, "localPackage", package);
+    } else if (v[POOL_CONTAINER_IMAGE].len > 0)
         json_object_set_new(pool, "containerSpec",
                             json_pack("{s:o}", "imageUri", plain(v[POOL_CONTAINER_IMAGE])));
-    else
+    else if (v[POOL_EXECUTOR_IMAGE].len > 0)
         json_object_set_new(pool, "pythonPackageSpec",
                             json_pack("{s:o, s:o}", "executorImageUri",
                                       plain(v[POOL_EXECUTOR_IMAGE]), "pythonModule",
@@ -192,14 +246,14 @@ static json_t *pool_build(const ty_str v[POOL_KEYS])
     return pool;
 }
 
-static ty_err pool_new(struct ty_arena *a, ty_str text, json_t **ret_pool)
+static ty_err pool_new(struct ty_arena *a, ty_str text, const json_t *first, json_t **ret_pool)
 {
     ty_str v[POOL_KEYS] = {{0}};
     if (!ty_utf8_valid(text))
         return ty_fail(TY_INVALID_ARGUMENT, "argument --worker-pool-spec: is not UTF-8 text");
     ty_err err = pool_values(a, text, v);
     if (err == TY_OK)
-        err = pool_check(v);
+        err = pool_check(v, first == NULL, json_object_get(first, "localPackage") != NULL);
     if (err == TY_OK)
         *ret_pool = pool_build(v);
     return err;
@@ -214,7 +268,7 @@ ty_err cli_pools_from_flags(struct ty_arena *a, const struct cli_args *args, jso
         if (strcmp(v->flag->name, "worker-pool-spec") != 0)
             continue;
         if (v->text.len > 0)
-            err = pool_new(a, v->text, &pool);
+            err = pool_new(a, v->text, json_array_get(pools, 0), &pool);
         else if (json_array_size(pools) == 0)
             err =
                 ty_fail(TY_INVALID_ARGUMENT, "argument --worker-pool-spec: the first one is empty: "

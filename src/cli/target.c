@@ -38,6 +38,17 @@ const char *cli_data_url(struct ty_arena *a, const char *data_dir)
     return text.len > 0 ? ty_cstr(a, text) : NULL;
 }
 
+ty_err cli_config_read(struct cli *c, struct ty_config *ret_config)
+{
+    ty_str text;
+    ty_config_init(ret_config, c->arena);
+    const char *path = ty_format(c->arena, "%s/trainyard.conf", c->data_dir);
+    ty_err err = ty_file_read(AT_FDCWD, path, 1 << 20, c->arena, &text);
+    if (err == TY_NOT_FOUND)
+        return TY_OK;
+    return err == TY_OK ? ty_config_parse(ret_config, c->arena, path, text) : err;
+}
+
 static const char *url_trimmed(struct ty_arena *a, const char *url)
 {
     ty_str s = ty_str_of(url);

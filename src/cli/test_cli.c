@@ -348,9 +348,13 @@ static void commands_help_of_settings(void **state)
         strstr(text, ty_format(&arena, "\n  %s = %lld\n      %s", #name, (long long)(def), doc)));
 #define SETTING_STR(name, def, doc)                                                                \
     assert_non_null(strstr(text, ty_format(&arena, "\n  %s = %s\n      %s", #name, def, doc)));
+#define SETTING_WORD(name, def, words, doc)                                                        \
+    assert_non_null(                                                                               \
+        strstr(text, ty_format(&arena, "\n  %s = %s\n      %s (%s)", #name, def, doc, words)));
 #include "base/config.def"
 #undef SETTING_INT
 #undef SETTING_STR
+#undef SETTING_WORD
     assert_non_null(strstr(text, "DATA/trainyard.conf"));
     assert_non_null(strstr(text, "etc/trainyard.conf"));
     assert_non_null(strstr(PRINTED("trainyard", "help"), "trainyard help settings"));
@@ -765,6 +769,53 @@ static void why_ended_says_how(void **state)
     assert_null(strstr(text, "slots"));
 }
 
+/* ---- usage ---- */
+
+static const char *usage_text(const char *answer)
+{
+    struct ty_buf b;
+    json_t *usage;
+    assert_ok(wire_json_parse(ty_str_of(answer), &usage));
+    ty_buf_init(&b, 1 << 16);
+    cli_usage_text(&arena, &b, usage);
+    const char *text = ty_cstr(&arena, ty_buf_str(&b));
+    ty_buf_clear(&b);
+    json_decref(usage);
+    return text;
+}
+
+static void usage_running_has_rates_and_plots(void **state)
+{
+    (void)state;
+    const char *text = usage_text(
+        "{\"attempts\":[{\"attempt\":1,\"ended\":false,\"memoryLimitBytes\":17179869184,"
+        "\"memoryLimitEnforced\":true,\"replicas\":[{\"replica\":\"workerpool0-0\","
+        "\"runs\":2,\"ended\":false,\"cpuSeconds\":3.25,\"wallSeconds\":4,"
+        "\"peakMemoryBytes\":1610612736,\"readBytes\":0,\"writtenBytes\":2048,\"samples\":"
+        "[[1000,5000000,100,0,0],[2000,500000,200,0,0],[3000,2500000,1048576,0,0]]}]}]}");
+    assert_non_null(strstr(text, "workerpool0-0  3.2 "));
+    assert_non_null(strstr(text, "  1.5 GB "));
+    assert_non_null(strstr(text, "  now 2.00 CPUs, 1.0 MB; limit 16.0 GB enforced\n"));
+    assert_non_null(strstr(text, "  CPU    ▁█  up to 2.00 CPUs\n")); /* a restart is no rate */
+    assert_non_null(strstr(text, "  memory ▁▁█  up to 1.0 MB\n"));
+    assert_null(strstr(text, "Attempt"));
+}
+
+static void usage_tells_receipts_from_samples(void **state)
+{
+    (void)state;
+    const char *text = usage_text(
+        "{\"attempts\":[{\"attempt\":1,\"ended\":true,\"replicas\":[{\"replica\":"
+        "\"workerpool0-0\",\"ended\":true,\"cpuSeconds\":1}]},{\"attempt\":2,\"ended\":true,"
+        "\"replicas\":[{\"replica\":\"workerpool0-0\",\"ended\":true,\"cpuSeconds\":1,"
+        "\"method\":\"cgroup v2\",\"memoryLimitBytes\":1024,\"memoryLimitEnforced\":false}]}]}");
+    assert_non_null(strstr(text, "Attempt 1:\n"));
+    assert_non_null(strstr(text, "by its samples: no receipt"));
+    assert_non_null(strstr(text, "Attempt 2:\n"));
+    assert_non_null(strstr(text, "cgroup v2; limit 1.0 KB not enforced\n"));
+    assert_non_null(strstr(usage_text("{\"attempts\":[]}"), "Nothing is known yet"));
+}
+
 /* ---- env ---- */
 
 /* Run a script in `shell` and return what it printed. */
@@ -1081,9 +1132,11 @@ static void settings_file_has_every_setting(void **state)
     settings++;                                                                                    \
     assert_string_equal(read.name, defaults.name);                                                 \
     assert_non_null(strstr(ty_format(&arena, "\n%s", set.ptr), "\n" #name " ="));
+#define SETTING_WORD(name, def, words, doc) SETTING_STR(name, def, doc)
 #include "base/config.def"
 #undef SETTING_INT
 #undef SETTING_STR
+#undef SETTING_WORD
     assert_int_equal(lines, settings);
     ty_buf_clear(&set);
 }
@@ -1126,6 +1179,8 @@ static const struct CMUnitTest tests[] = {
     CLI_TEST("watch/shows_changes_only", watch_shows_changes_only),
     CLI_TEST("why/waiting_names_holders_and_remedy", why_waiting_names_holders_and_remedy),
     CLI_TEST("why/ended_says_how", why_ended_says_how),
+    CLI_TEST("usage/running_has_rates_and_plots", usage_running_has_rates_and_plots),
+    CLI_TEST("usage/tells_receipts_from_samples", usage_tells_receipts_from_samples),
     CLI_TEST("env/quoting_survives_the_shell", env_quoting_survives_the_shell),
     CLI_TEST("env/round_trip", env_round_trip),
     CLI_TEST("env/has_no_google_host", env_has_no_google_host),

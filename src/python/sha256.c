@@ -19,6 +19,17 @@ static uint32_t rotate(uint32_t x, int n)
     return x >> n | x << (32 - n);
 }
 
+/* Round n on the words a..h of v, by their places: the words stay, the places go round. */
+#define ROUND(a, b, c, d, e, f, g, h, n)                                                           \
+    {                                                                                              \
+        uint32_t one = v[h] + (rotate(v[e], 6) ^ rotate(v[e], 11) ^ rotate(v[e], 25)) +            \
+                       ((v[e] & v[f]) ^ (~v[e] & v[g])) + round_constants[n] + w[n];               \
+        uint32_t two = (rotate(v[a], 2) ^ rotate(v[a], 13) ^ rotate(v[a], 22)) +                   \
+                       ((v[a] & v[b]) ^ (v[a] & v[c]) ^ (v[b] & v[c]));                            \
+        v[d] += one;                                                                               \
+        v[h] = one + two;                                                                          \
+    }
+
 static void mix(uint32_t state[8], const unsigned char *p)
 {
     uint32_t w[64], v[8];
@@ -31,15 +42,15 @@ static void mix(uint32_t state[8], const unsigned char *p)
         w[i] = w[i - 16] + a + w[i - 7] + b;
     }
     memcpy(v, state, sizeof v);
-    for (int i = 0; i < 64; i++) {
-        uint32_t choice = (v[4] & v[5]) ^ (~v[4] & v[6]);
-        uint32_t majority = (v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]);
-        uint32_t one = v[7] + (rotate(v[4], 6) ^ rotate(v[4], 11) ^ rotate(v[4], 25)) + choice +
-                       round_constants[i] + w[i];
-        uint32_t two = (rotate(v[0], 2) ^ rotate(v[0], 13) ^ rotate(v[0], 22)) + majority;
-        memmove(v + 1, v, 7 * sizeof *v);
-        v[4] += one;
-        v[0] = one + two;
+    for (int i = 0; i < 64; i += 8) { /* eight rounds, and every word is back in its place */
+        ROUND(0, 1, 2, 3, 4, 5, 6, 7, i)
+        ROUND(7, 0, 1, 2, 3, 4, 5, 6, i + 1)
+        ROUND(6, 7, 0, 1, 2, 3, 4, 5, i + 2)
+        ROUND(5, 6, 7, 0, 1, 2, 3, 4, i + 3)
+        ROUND(4, 5, 6, 7, 0, 1, 2, 3, i + 4)
+        ROUND(3, 4, 5, 6, 7, 0, 1, 2, i + 5)
+        ROUND(2, 3, 4, 5, 6, 7, 0, 1, i + 6)
+        ROUND(1, 2, 3, 4, 5, 6, 7, 0, i + 7)
     }
     for (int i = 0; i < 8; i++)
         state[i] += v[i];
@@ -58,6 +69,13 @@ void python_sha256_add(struct python_sha256 *h, const void *ptr, size_t len)
     const unsigned char *p = ptr;
     while (len > 0) {
         size_t used = h->bytes % 64, take = len < 64 - used ? len : 64 - used;
+        if (take == 64) { /* a whole block: no need to copy it */
+            mix(h->state, p);
+            h->bytes += 64;
+            p += 64;
+            len -= 64;
+            continue;
+        }
         memcpy(h->block + used, p, take);
         h->bytes += take;
         p += take;

@@ -8,6 +8,7 @@
 
 #include "auth/auth.h"
 #include "cloudlog/cloudlog.h"
+#include "exec/exec.h"
 #include "http/http.h"
 #include "identity/identity.h"
 #include "sched/sched.h"
@@ -94,7 +95,9 @@ static ty_err data_dir_open(struct server *s, const char *given)
                        "others may write to '%s', and what is in it runs as you: chmod 700 '%s'",
                        s->data_dir, s->data_dir);
     err = data_dir_lock(s);
-    return err == TY_OK ? data_dir_format(s) : err;
+    if (err == TY_OK)
+        err = data_dir_format(s);
+    return err == TY_OK ? exec_yard_id_make(s->data_dir) : err;
 }
 
 static ty_err read_settings(struct server *s, const char *listen)
@@ -111,7 +114,18 @@ static ty_err read_settings(struct server *s, const char *listen)
         err = ty_config_set(&s->config, &s->arena, TY_STR("listen"), ty_str_of(listen));
     if (err == TY_OK && s->config.port_first >= s->config.port_last)
         err = ty_fail(TY_INVALID_ARGUMENT, "%s: port_first must be below port_last", path);
+    if (err == TY_OK && strcmp(s->config.cgroups, "auto") != 0 &&
+        strcmp(s->config.cgroups, "off") != 0)
+        err = ty_fail(TY_INVALID_ARGUMENT, "%s: cgroups: '%.64s' is neither auto nor off", path,
+                      s->config.cgroups);
     return err;
+}
+
+static void read_machine(struct server *s)
+{
+    machine_host_read(&s->config, &s->host);
+    log_info("server.machine", "cpus=%.1f memory_mb=%" PRId64 " gpus=%d",
+             (double)s->host.cpu_milli / 1000, s->host.memory_bytes >> 20, s->host.device_count);
 }
 
 /* ---- joining the parts ---- */
@@ -142,6 +156,7 @@ static void job_warnings(ty_str body, struct ty_buf *out)
 static ty_err start_http(struct server *s)
 {
     s->vertex = (struct vertex){.config = &s->config,
+                                .host = &s->host,
                                 .store = s->store,
                                 .notify = notify_scheduler,
                                 .notify_arg = s,
@@ -149,8 +164,12 @@ static ty_err start_http(struct server *s)
     s->cloudlog =
         (struct cloudlog){.store = s->store, .data_dir = s->data_dir, .warnings = job_warnings};
     s->identity = (struct identity){.project = default_project, .region = default_region};
-    struct http_routes tables[] = {vertex_routes(&s->vertex), cloudlog_routes(&s->cloudlog),
-                                   identity_routes(&s->identity), status_routes(s), why_routes(s)};
+    struct http_routes tables[] = {vertex_routes(&s->vertex),
+                                   cloudlog_routes(&s->cloudlog),
+                                   identity_routes(&s->identity),
+                                   status_routes(s),
+                                   why_routes(s),
+                                   usage_routes(s)};
     ty_err err = http_router_new(tables, TY_COUNT(tables), &s->router);
     if (err == TY_OK)
         err = http_server_start(&s->config, ty_format(&s->arena, "%s/sock", s->data_dir), s->router,
@@ -163,6 +182,7 @@ static ty_err start_http(struct server *s)
 static ty_err start_scheduler(struct server *s)
 {
     struct sched_setup setup = {.config = &s->config,
+                                .host = &s->host,
                                 .store = s->store,
                                 .data_dir = s->data_dir,
                                 .url = s->url,
@@ -200,6 +220,8 @@ static ty_err start(struct server *s, const struct server_options *o)
     ty_err err = data_dir_open(s, o->data_dir);
     if (err == TY_OK)
         err = read_settings(s, o->listen);
+    if (err == TY_OK)
+        read_machine(s);
     if (err == TY_OK)
         err = http_peer_init();
     if (err == TY_OK)

@@ -5,6 +5,7 @@
 #include "cloudlog/cloudlog.h"
 #include "http/http.h"
 #include "identity/identity.h"
+#include "machine/machine.h"
 #include "sched/sched.h"
 #include "store/store.h"
 #include "vertex/vertex.h"
@@ -14,6 +15,7 @@
 struct server {
     struct ty_arena arena; /* lives as long as the server; only used while it starts */
     struct ty_config config;
+    struct machine_host host;
     char *data_dir;
     char *url;
     int lock_fd;
@@ -35,6 +37,8 @@ struct server {
 struct http_routes status_routes(struct server *s);
 /* why a job waits, runs or has ended */
 struct http_routes why_routes(struct server *s);
+/* what a job's replicas use, and receipts */
+struct http_routes usage_routes(struct server *s);
 
 /* Remove folders of deleted jobs that a crash has left, on a thread of its own. */
 TY_NODISCARD ty_err orphans_remove_start(struct server *s);

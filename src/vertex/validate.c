@@ -3,6 +3,7 @@
  * The job is in canonical form (messages.c): every field has its type and ceiling. What is left are
  * rules over several fields, characters in names, and what this machine cannot do. All violations
  * are collected, so that a user mends a file once. */
+#include "container/container.h"
 #include "python/python.h"
 #include "vertex/vertex_int.h"
 
@@ -97,21 +98,50 @@ static size_t strings_bytes(const json_t *strings)
     return n;
 }
 
-static void container_check(const json_t *spec, const char *path, struct wire_violations *v)
+/* An image other than `host` takes a container engine. */
+static void image_check(const struct vertex_place *place, ty_str image, const char *field,
+                        struct wire_violations *v)
 {
-    ty_str image = wire_json_get_str(spec, "imageUri");
-    const json_t *command = json_object_get(spec, "command"), *args = json_object_get(spec, "args");
-    if (!ty_str_is(image, "host"))
-        wire_violation_add(v, ty_format(v->arena, "%s.imageUri", path),
-                           "containers are not supported yet; image 'host' runs the command "
-                           "directly on this machine");
-    if (json_array_size(command) == 0 && json_array_size(args) == 0)
+    struct container_engine engine;
+    if (!container_image_is_valid(image))
+        wire_violation_add(v, field,
+                           "must be the name of an image, such as gcr.io/project/trainer:1, or "
+                           "'host' to run the command directly on this machine");
+    else if (container_rules_check(place->config->image_replace) != TY_OK)
+        wire_violation_add(v, field, "%s", ty_err_message());
+    else if (container_engine_find(v->arena, place->config->container_engine, place->data_dir,
+                                   &engine) != TY_OK)
+        wire_violation_add(v, field,
+                           "%s. Install one, on Debian: apt install podman; or use image 'host', "
+                           "which runs the command directly on this machine",
+                           ty_err_message());
+}
+
+/* What `host` needs and an image need not have: something to run. */
+static void command_check(const json_t *command, const json_t *args, bool host, const char *path,
+                          struct wire_violations *v)
+{
+    bool none = json_array_size(command) == 0 && json_array_size(args) == 0;
+    if (none && host)
         wire_violation_add(v, ty_format(v->arena, "%s.command", path),
                            "is required: image 'host' has no entry point of its own");
-    else if (json_string_length(json_array_get(json_array_size(command) ? command : args, 0)) == 0)
+    if (none || (!host && json_array_size(command) == 0))
+        return;
+    if (json_string_length(json_array_get(json_array_size(command) ? command : args, 0)) == 0)
         wire_violation_add(
             v, ty_format(v->arena, "%s.%s[0]", path, json_array_size(command) ? "command" : "args"),
             "names the program to run and must not be empty");
+}
+
+static void container_check(const struct vertex_place *place, const json_t *spec, const char *path,
+                            struct wire_violations *v)
+{
+    ty_str image = wire_json_get_str(spec, "imageUri");
+    const json_t *command = json_object_get(spec, "command"), *args = json_object_get(spec, "args");
+    bool host = ty_str_is(image, "host");
+    if (!host)
+        image_check(place, image, ty_format(v->arena, "%s.imageUri", path), v);
+    command_check(command, args, host, path, v);
     if (strings_bytes(command) > ARGS_BYTES)
         wire_violation_add(v, ty_format(v->arena, "%s.command", path),
                            "has more than %d bytes in all", ARGS_BYTES);
@@ -146,7 +176,7 @@ static void package_check(const json_t *uri, const char *field, struct wire_viol
                            (long long)st.st_size, PACKAGE_BYTES);
 }
 
-/* With runtimes_offline, only what is there can be used, or made of wheels. */
+/* With runtimes_offline, only what is there can be used, or made of the wheels that are there. */
 static void runtime_check(const struct ty_config *config, const char *data_dir, ty_str image,
                           const char *field, struct wire_violations *v)
 {
@@ -163,17 +193,20 @@ static void runtime_check(const struct ty_config *config, const char *data_dir, 
                            config->python);
         return;
     }
-    if (!config->runtimes_offline || config->wheel_folder[0] != '\0' || ty_str_is(image, "host"))
+    if (!config->runtimes_offline || ty_str_is(image, "host"))
         return;
     if (python_host_read(v->arena, config->python, &host) != TY_OK ||
         python_runtime_find(v->arena, image, &host, &runtime) != TY_OK)
         wire_violation_add(v, field, "%s", ty_err_message());
-    else if (!python_runtime_is_ready(data_dir, &runtime))
-        wire_violation_add(v, field,
-                           "the runtime (%s) is not on this machine, and the setting "
-                           "runtimes_offline forbids to fetch it; 'trainyard runtimes add %s "
-                           "--wheels=FOLDER' makes it from a folder of wheels",
-                           runtime.what, runtime.image);
+    else if (!python_runtime_is_ready(data_dir, &runtime) &&
+             !python_runtime_has_wheels(config->wheel_folder, &runtime))
+        wire_violation_add(
+            v, field,
+            "the runtime (%s) is not on this machine, the setting wheel_folder "
+            "('%s') names no folder with a wheel of it, and runtimes_offline forbids "
+            "to fetch it; 'trainyard runtimes add %s --wheels=FOLDER' makes it from "
+            "a folder of wheels",
+            runtime.what, config->wheel_folder, runtime.image);
 }
 
 static void python_check(const struct vertex_place *place, const json_t *spec, const char *path,
@@ -239,7 +272,7 @@ static void pool_check(const struct vertex_place *place, const json_t *pool, siz
                            "is required: a pool has exactly one of containerSpec and "
                            "pythonPackageSpec");
     else
-        container_check(container, ty_format(v->arena, "%s.containerSpec", path), v);
+        container_check(place, container, ty_format(v->arena, "%s.containerSpec", path), v);
 }
 
 static void pools_check(const struct vertex_place *place, const json_t *pools,
@@ -328,6 +361,7 @@ void vertex_job_validate(const struct vertex_place *place, const json_t *custom_
                            utf8_chars(name), DISPLAY_NAME_CHARS);
     labels_check(json_object_get(custom_job, "labels"), v);
     pools_check(place, json_object_get(spec, "workerPoolSpecs"), v);
+    vertex_machines_check(place, spec, v);
     scheduling_check(json_object_get(spec, "scheduling"), v);
     if (output != NULL)
         output_check(wire_json_get_str(output, "outputUriPrefix"), v);

@@ -1,10 +1,12 @@
-"""conftest.py -- Google's own clients, where this machine has them."""
+"""conftest.py -- Google's own clients, where this machine has them, and a yard with real frameworks."""
 import os
 import pathlib
 import shutil
+import subprocess
+import sys
 
 import pytest
-from yard import TOP
+from yard import TOP, Yard
 
 
 @pytest.fixture(scope="session")
@@ -29,3 +31,22 @@ def sdk_python():
     if not path.exists():
         pytest.skip("google-cloud-aiplatform could not be installed (build/venv-sdk.log)")
     return path
+
+
+@pytest.fixture(scope="session")
+def tf_yard(tmp_path_factory):
+    """A server whose runtimes (from PyPI, hundreds of megabytes) all tests of a run share.
+
+    TRAINYARD_TF_DATA names a data folder to keep the runtimes in between runs."""
+    seen = subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", tmp_path_factory.mktemp("probe"),
+                           "--retries", "1", "--timeout", "15", "cloudml-hypertune==0.1.0.dev6"], capture_output=True, text=True, timeout=120)
+    kept = os.environ.get("TRAINYARD_TF_DATA")
+    if seen.returncode != 0 and not kept:
+        pytest.skip(f"PyPI cannot be reached: {seen.stderr.strip()[-200:]}")
+    folder = tmp_path_factory.mktemp("yard")
+    if kept:
+        pathlib.Path(kept, "python").mkdir(parents=True, exist_ok=True)
+        (folder / "data").mkdir()
+        (folder / "data" / "python").symlink_to(pathlib.Path(kept, "python"))
+    with Yard(folder, settings={"grace_ms": 2000}) as started:
+        yield started
