@@ -346,16 +346,17 @@ static void say_omitted(struct storage *s, const struct storage_ref *folder)
 
 ty_err storage_expand_all(struct storage_conn *c, const struct storage_url *url,
                           const struct storage_options *o, struct storage_refs *refs,
-                          size_t *ret_folders)
+                          struct storage_expanded *ret_expanded)
 {
     struct storage_refs top = {.arena = refs->arena};
     ty_err err = url->cloud ? expand_cloud(c, url, o->all_versions, &top)
                             : expand_disk(c->s, url, o->skip_links, &top);
-    *ret_folders = 0;
+    size_t before = refs->count;
+    *ret_expanded = (struct storage_expanded){.top = top.count};
     for (size_t i = 0; i < top.count && err == TY_OK; i++) {
         size_t first = refs->count;
         bool folder = top.items[i].kind != STORAGE_IS_OBJECT;
-        *ret_folders += folder;
+        ret_expanded->folders += folder;
         if (!folder)
             storage_refs_add(refs, &top.items[i]);
         else if (o->recursive)
@@ -367,5 +368,6 @@ ty_err storage_expand_all(struct storage_conn *c, const struct storage_url *url,
             refs->items[first].in_container = folder;
         }
     }
+    ret_expanded->added = refs->count - before;
     return err;
 }

@@ -15,6 +15,8 @@
 
 #include "base/base.h"
 
+#include <jansson.h>
+
 enum storage_style { STORAGE_GCLOUD, STORAGE_GSUTIL };
 enum { STORAGE_OK = 0, STORAGE_FAILED = 1, STORAGE_USAGE = 2 };
 
@@ -23,7 +25,7 @@ struct storage_options {
     bool recursive, no_clobber, all_versions, continue_on_error, force, dry_run, summarize;
     bool list_long, list_full, human, self_only, buckets_only, etag, json;
     bool delete_extra, compare_checksums, update_only, skip_links, print_version;
-    bool gzip_all, cat_headers, hex, skip_md5, skip_crc32c, stdin_names;
+    bool gzip_all, cat_headers, hex, only_md5, only_crc32c, stdin_names, total;
     const char *gzip_extensions; /* txt,html */
     const char *location, *storage_class, *project, *uniform;
     const char *range;
@@ -48,6 +50,9 @@ struct storage {
     /* What to say when the server does not answer, two lines; called once at most. */
     const char *(*away)(void *arg, const char *why);
     void *away_arg;
+    /* Print what describes something, as --format says; the exit status. NULL: YAML. */
+    int (*print)(void *arg, const json_t *value);
+    void *print_arg;
 };
 
 struct storage_command {

@@ -157,10 +157,15 @@ enum { STORAGE_MAX_REFS = 20 * 1000 * 1000 };
 TY_NODISCARD ty_err storage_expand(struct storage_conn *c, const struct storage_url *url,
                                    bool versions, struct storage_refs *refs);
 /* The same, and what is under folders and buckets instead of these, if `recursive`; else they are
- * left out, and said. *ret_folders: how many there were. */
+ * left out, and said. */
+struct storage_expanded {
+    size_t top;     /* how many the URL itself stands for */
+    size_t folders; /* of these, how many are folders or buckets */
+    size_t added;
+};
 TY_NODISCARD ty_err storage_expand_all(struct storage_conn *c, const struct storage_url *url,
                                        const struct storage_options *o, struct storage_refs *refs,
-                                       size_t *ret_folders);
+                                       struct storage_expanded *ret_expanded);
 
 /* ---- digest.c ---- */
 
@@ -191,14 +196,14 @@ struct storage_progress {
     int64_t started_ns, shown_ns;
     atomic_llong bytes_done, bytes_total;
     atomic_int files_done, files_total;
-    bool terminal, total_known, shown;
+    bool terminal, shown;
 };
 void storage_progress_init(struct storage_progress *p, struct storage *s);
 void storage_progress_clear(struct storage_progress *p);
 void storage_progress_add(struct storage_progress *p, int64_t bytes);
 /* A line of its own, above the bar. */
 void storage_progress_say(struct storage_progress *p, const char *fmt, ...) TY_PRINTF(2, 3);
-void storage_progress_end(struct storage_progress *p, const char *how);
+void storage_progress_end(struct storage_progress *p);
 
 /* ---- transfer.c ---- */
 
@@ -239,8 +244,42 @@ struct storage_pool {
     void (*failed)(struct storage_conn *c, void *arg, size_t index, ty_err err);
     void *arg;
 };
-TY_NODISCARD ty_err storage_pool_run(struct storage_pool *pool, size_t *ret_failed);
+/* An error is told of as if `c` had met it. */
+TY_NODISCARD ty_err storage_pool_run(struct storage_pool *pool, struct storage_conn *c,
+                                     size_t *ret_failed);
 int storage_pool_threads(const struct storage *s, size_t count);
+
+/* ---- cp.c ---- */
+
+/* Where copies go. */
+struct storage_destination {
+    struct storage_url url;
+    bool container; /* it is a folder or bucket that is there */
+};
+TY_NODISCARD ty_err storage_destination_find(struct storage_conn *c, const char *word,
+                                             struct storage_destination *ret_destination);
+/* The name a source gets there: cp's rules, which are those of Linux's cp.
+ *   many  there are several sources   many_top  there are several before recursion */
+TY_NODISCARD ty_err storage_destination_of(const struct storage *s, struct ty_arena *a,
+                                           const struct storage_ref *ref, bool many, bool many_top,
+                                           bool recursive, const struct storage_destination *d,
+                                           struct storage_url *ret_url);
+/* Copies on several threads; with `move` the sources are removed. Returns the exit status. */
+int storage_copies_run(struct storage_conn *c, const struct storage_options *o,
+                       struct storage_copy *copies, size_t count, bool move);
+/* "The following URLs matched no objects or files", with each in `words`. */
+ty_err storage_fail_unmatched(const struct storage *s, char **words, size_t count);
+
+/* ---- describe.c ---- */
+
+/* As gcloud describes them: its own names, sorted. New references. */
+json_t *storage_object_described(struct ty_arena *a, const json_t *object);
+json_t *storage_bucket_described(struct ty_arena *a, const json_t *bucket);
+/* All that is known, for people, as the style has it: ls -L, stat. */
+void storage_object_full(const struct storage *s, const json_t *object, const char *url,
+                         bool with_acl);
+void storage_bucket_full(const struct storage *s, const json_t *bucket);
+int storage_print_value(const struct storage *s, const json_t *value);
 
 /* ---- the commands ---- */
 
