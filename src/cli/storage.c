@@ -14,8 +14,14 @@ static const struct {
     enum flag_kind kind;
     size_t offset;
 } flags[] = {
-#define ON(command, name, member)   {command, name, FLAG_ON, offsetof(struct storage_options, member)}
-#define TEXT(command, name, member) {command, name, FLAG_TEXT, offsetof(struct storage_options, member)}
+#define ON(command, name, member)                                                                  \
+    {                                                                                              \
+        command, name, FLAG_ON, offsetof(struct storage_options, member)                           \
+    }
+#define TEXT(command, name, member)                                                                \
+    {                                                                                              \
+        command, name, FLAG_TEXT, offsetof(struct storage_options, member)                         \
+    }
     ON(NULL, "recursive", recursive),
     ON(NULL, "R", recursive),
     ON("cp", "r", recursive),

@@ -36,6 +36,7 @@ struct http_request {
     struct ty_arena *arena;
     char id[17];       /* 16 hex digits; in every error body and log line */
     bool local_socket; /* came by the Unix socket */
+    bool tls;
     int64_t waited_ms; /* how long it has been parked, over all runs; 0 the first time */
     int64_t park_ms;   /* see http_park */
     const struct http_route *route;
@@ -70,8 +71,8 @@ struct http_response {
     struct http_param *headers;             /* more of them; see http_header_add */
     struct http_source source;              /* used instead of `body` when `read` is set */
 };
-/* One more header; replaces the server's own Cache-Control. Memory is the request's. A value with a
- * control character is left out. */
+/* One more header; replaces the server's own Cache-Control. Memory is the request's. An empty
+ * value, or one with a control character, is left out. */
 void http_header_add(struct http_request *req, struct http_response *res, const char *name,
                      ty_str value);
 
@@ -111,6 +112,12 @@ void http_router_free(struct http_router *r);
  * table's. */
 TY_NODISCARD ty_err http_router_match(const struct http_router *r, struct http_request *req,
                                       http_handler *ret_handler, void **ret_ctx);
+
+/* A request within `outer`: routed and run here and now, with its arena, headers and id; for
+ * batches. Routes with a `body` are TY_INVALID_ARGUMENT; else what the handler returns. */
+TY_NODISCARD ty_err http_router_call(const struct http_router *r, const struct http_request *outer,
+                                     enum http_method method, ty_str target, ty_str body,
+                                     struct http_response *res);
 
 /* Answer later: `return http_park(req, ms);` from a handler sends nothing; the handler runs again
  * when http_server_wake is called or `ms` have passed (req->waited_ms tells). At most 256 requests

@@ -29,9 +29,9 @@ enum {
     HTTP_RATE_GRACE_MS = 20000, /* a body or answer may take this long, */
     HTTP_RATE_BYTES_MS = 64,    /* and a millisecond more for each 64 bytes (64 KB/s) */
     HTTP_STACK_BYTES = 256 * 1024,
-    HTTP_STREAM_BYTES = 12 * 1024 * 1024, /* streamed bodies share this twice over, */
-    HTTP_STREAM_LEAST = 32 * 1024,        /* each getting at least this */
-    HTTP_STREAM_MOST = 256 * 1024,        /* and at most this */
+    HTTP_STREAM_BYTES = 6 * 1024 * 1024, /* streamed bodies share this twice over, */
+    HTTP_STREAM_LEAST = 32 * 1024,       /* each getting at least this */
+    HTTP_STREAM_MOST = 256 * 1024,       /* and at most this */
     HTTP_DISCARD_BYTES =
         256 * 1024 * 1024,         /* of a refused body, read so that the answer is heard */
     HTTP_SOURCE_BYTES = 64 * 1024, /* piece of an answer that is made while it is sent */

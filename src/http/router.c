@@ -325,6 +325,24 @@ ty_err http_router_match(const struct http_router *r, struct http_request *req,
     return TY_OK;
 }
 
+ty_err http_router_call(const struct http_router *r, const struct http_request *outer,
+                        enum http_method method, ty_str target, ty_str body,
+                        struct http_response *res)
+{
+    struct router_match match;
+    struct http_request req = *outer;
+    req.method = method;
+    req.query = NULL;
+    req.body = body;
+    req.state = NULL;
+    ty_err err = target_parse(&req, target);
+    if (err == TY_OK)
+        err = router_find(r, &req, &match);
+    if (err == TY_OK && match.body)
+        err = ty_fail(TY_INVALID_ARGUMENT, "an upload cannot be part of another request");
+    return err == TY_OK ? match.handler(&req, res, match.ctx) : err;
+}
+
 bool router_streams(const struct http_router *r)
 {
     return r->streams;

@@ -9,6 +9,7 @@
 #include "auth/auth.h"
 #include "cloudlog/cloudlog.h"
 #include "exec/exec.h"
+#include "gcs/gcs.h"
 #include "http/http.h"
 #include "identity/identity.h"
 #include "sched/sched.h"
@@ -164,13 +165,16 @@ static ty_err start_http(struct server *s)
     s->cloudlog =
         (struct cloudlog){.store = s->store, .data_dir = s->data_dir, .warnings = job_warnings};
     s->identity = (struct identity){.project = default_project, .region = default_region};
-    struct http_routes tables[] = {vertex_routes(&s->vertex),
-                                   cloudlog_routes(&s->cloudlog),
-                                   identity_routes(&s->identity),
-                                   status_routes(s),
-                                   why_routes(s),
-                                   usage_routes(s)};
+    struct http_routes tables[6 + GCS_TABLES] = {vertex_routes(&s->vertex),
+                                                 cloudlog_routes(&s->cloudlog),
+                                                 identity_routes(&s->identity),
+                                                 status_routes(s),
+                                                 why_routes(s),
+                                                 usage_routes(s)};
+    s->gcs.objects = s->objects;
+    gcs_routes(&s->gcs, tables + 6);
     ty_err err = http_router_new(tables, TY_COUNT(tables), &s->router);
+    s->gcs.router = s->router;
     if (err == TY_OK)
         err = http_server_start(&s->config, ty_format(&s->arena, "%s/sock", s->data_dir), s->router,
                                 &s->http);
@@ -227,6 +231,8 @@ static ty_err start(struct server *s, const struct server_options *o)
     if (err == TY_OK)
         err = store_open(s->data_dir, &s->store);
     if (err == TY_OK)
+        err = objects_open(s->data_dir, &s->objects);
+    if (err == TY_OK)
         err = start_http(s);
     if (err == TY_OK)
         err = auth_client_prepare(s->data_dir, s->url, default_project, default_region);
@@ -251,6 +257,7 @@ static void stop(struct server *s)
         http_server_stop(s->http);
     if (s->router)
         http_router_free(s->router);
+    objects_close(s->objects);
     if (s->store)
         store_close(s->store);
     if (s->lock_fd >= 0)

@@ -3,6 +3,7 @@
 #define TY_SERVER_INT_H
 
 #include "cloudlog/cloudlog.h"
+#include "gcs/gcs.h"
 #include "http/http.h"
 #include "identity/identity.h"
 #include "machine/machine.h"
@@ -20,6 +21,7 @@ struct server {
     char *url;
     int lock_fd;
     struct store *store;
+    struct objects *objects;
     struct http_router *router;
     struct http_server *http;
     struct sched *sched;
@@ -27,6 +29,7 @@ struct server {
     struct vertex vertex;
     struct cloudlog cloudlog;
     struct identity identity;
+    struct gcs gcs;
     int64_t start_boot_ms;
     pthread_t orphans_thread;
     bool orphans_started;

@@ -78,8 +78,9 @@ ty_err storage_fail_api(struct storage_conn *c, const struct http_reply *reply)
     bool gsutil = c->s->style == STORAGE_GSUTIL;
     c->bucket_missing = reply->status == 404 && names_bucket(message);
     if (c->bucket_missing && gsutil)
-        err = ty_fail(code, "BucketNotFoundException: 404 gs://" TY_STR_FMT " bucket does not exist.",
-                      TY_STR_ARG(c->bucket));
+        err =
+            ty_fail(code, "BucketNotFoundException: 404 gs://" TY_STR_FMT " bucket does not exist.",
+                    TY_STR_ARG(c->bucket));
     else if (c->bucket_missing)
         err = ty_fail(code, "gs://" TY_STR_FMT " not found: 404.", TY_STR_ARG(c->bucket));
     else if (gsutil)
@@ -113,7 +114,8 @@ ty_err storage_call(struct storage_conn *c, enum http_method method, const char 
         if (reply.status >= 300)
             err = storage_fail_api(c, &reply);
         else if (ret_reply != NULL &&
-                 wire_json_parse(reply.body.len > 0 ? reply.body : TY_STR("{}"), ret_reply) != TY_OK)
+                 wire_json_parse(reply.body.len > 0 ? reply.body : TY_STR("{}"), ret_reply) !=
+                     TY_OK)
             err = ty_wrap(TY_INTERNAL, "the answer to '%s' is not JSON", target);
     }
     ty_buf_clear(&b);
@@ -155,9 +157,9 @@ struct storage_object *storage_object_dup(struct ty_arena *a, const struct stora
 {
     struct storage_object *copy = ty_new(a, struct storage_object);
     *copy = *o;
-    ty_str *texts[] = {&copy->bucket,   &copy->name,   &copy->generation,   &copy->metageneration,
-                       &copy->md5,      &copy->crc32c, &copy->content_type, &copy->content_encoding,
-                       &copy->etag,     &copy->created, &copy->updated,     &copy->mtime};
+    ty_str *texts[] = {&copy->bucket, &copy->name,    &copy->generation,   &copy->metageneration,
+                       &copy->md5,    &copy->crc32c,  &copy->content_type, &copy->content_encoding,
+                       &copy->etag,   &copy->created, &copy->updated,      &copy->mtime};
     for (size_t i = 0; i < TY_COUNT(texts); i++)
         *texts[i] = texts[i]->len > 0 ? ty_str_dup(a, *texts[i]) : (ty_str){"", 0};
     copy->json = NULL;
@@ -217,8 +219,7 @@ static ty_err page_objects(const struct storage_listing *l, const json_t *page,
     json_t *item;
     struct storage_object o;
     ty_err err = TY_OK;
-    json_array_foreach(json_object_get(page, "items"), i, item)
-    {
+    json_array_foreach (json_object_get(page, "items"), i, item) {
         storage_object_from(item, &o);
         o.bucket = l->bucket;
         if (err == TY_OK && object != NULL)
@@ -268,12 +269,12 @@ ty_err storage_list(struct storage_conn *c, const struct storage_listing *l,
         if (err == TY_OK)
             err = page_objects(l, page, object, arg);
         if (prefix != NULL)
-            json_array_foreach(json_object_get(page, "prefixes"), i, item)
+            json_array_foreach (json_object_get(page, "prefixes"), i, item)
                 json_array_append(prefixes, item);
         target = page_target(&a, base, page);
         json_decref(page);
     }
-    json_array_foreach(prefixes, i, item)
+    json_array_foreach (prefixes, i, item)
         if (err == TY_OK)
             err = prefix(arg, (ty_str){json_string_value(item), json_string_length(item)});
     json_decref(prefixes);
@@ -296,7 +297,7 @@ ty_err storage_buckets_each(struct storage_conn *c,
         json_t *page = NULL, *item;
         size_t i;
         err = storage_call(c, HTTP_GET, target, NULL, &page);
-        json_array_foreach(json_object_get(page, "items"), i, item)
+        json_array_foreach (json_object_get(page, "items"), i, item)
             if (err == TY_OK)
                 err = bucket(arg, item);
         target = page_target(&a, base, page);

@@ -12,7 +12,8 @@ static ty_err bucket_url(struct storage *s, const char *word, struct storage_url
                              "CommandException: The %s command requires a URL that specifies a "
                              "bucket.\n\"%s\" is not valid.",
                              s->command, word)
-                   : ty_fail(TY_INVALID_ARGUMENT, "buckets %s only accepts bucket URLs. Example: \"gs://bucket\"",
+                   : ty_fail(TY_INVALID_ARGUMENT,
+                             "buckets %s only accepts bucket URLs. Example: \"gs://bucket\"",
                              strrchr(s->command, ' ') != NULL ? strrchr(s->command, ' ') + 1
                                                               : s->command);
     return TY_OK;
@@ -169,8 +170,8 @@ int storage_buckets_list(struct storage *s, const struct storage_options *o, cha
         if (err == TY_OK)
             err = storage_buckets_each(&c, gather, &g);
     }
-    int status = err == TY_OK ? storage_print_value(s, g.list)
-                              : storage_say_error(&c, s->command, err);
+    int status =
+        err == TY_OK ? storage_print_value(s, g.list) : storage_say_error(&c, s->command, err);
     if (err == TY_OK && json_array_size(g.list) == 0)
         fputs("Listed 0 items.\n", stderr);
     json_decref(g.list);

@@ -1,9 +1,9 @@
 /* cp.c -- cp and mv: which source goes where.
  *
- * The rules are gsutil's, which are those of Linux's cp: one source to a name that is no folder gets
- * that name; to a folder that is there, or several sources, each gets its own last name below it; a
- * folder copied with -r to one that is there keeps its name, to one that is not there takes the new
- * name. A bucket's folder is there if a name begins with it and a slash. */
+ * The rules are gsutil's, which are those of Linux's cp: one source to a name that is no folder
+ * gets that name; to a folder that is there, or several sources, each gets its own last name below
+ * it; a folder copied with -r to one that is there keeps its name, to one that is not there takes
+ * the new name. A bucket's folder is there if a name begins with it and a slash. */
 #include "storage/storage_int.h"
 
 enum { STDIN_BYTES = 64 << 20 };
@@ -118,8 +118,8 @@ static ty_str name_under(struct ty_arena *a, const struct storage_ref *ref, bool
     if (source->cloud && source->name.len == 0) {
         if (inside)
             return name;
-        return ty_str_of(ty_format(a, TY_STR_FMT "/" TY_STR_FMT, TY_STR_ARG(ref->url.bucket),
-                                   TY_STR_ARG(name)));
+        return ty_str_of(
+            ty_format(a, TY_STR_FMT "/" TY_STR_FMT, TY_STR_ARG(ref->url.bucket), TY_STR_ARG(name)));
     }
     for (size_t n = count_slashes(strip_slashes(source->name)); n > 0; n--)
         ty_str_split(&name, '/', &head);
@@ -149,15 +149,17 @@ ty_err storage_destination_of(const struct storage *s, struct ty_arena *a,
         return TY_OK;
     }
     if (ref->url.stream)
-        return storage_fail(s, TY_INVALID_ARGUMENT, "Destination object name needed when source is %s",
+        return storage_fail(s, TY_INVALID_ARGUMENT,
+                            "Destination object name needed when source is %s",
                             s->style == STORAGE_GSUTIL ? "a stream" : "stdin.");
     bool named = is_named(ref->source);
     if (!named && many_top)
-        return ty_fail(TY_INVALID_ARGUMENT,
-                       "%sPresence of multiple top-level sources and invalid expanded URL make file "
-                       "name conflicts possible for URL: %s",
-                       s->style == STORAGE_GSUTIL ? "InvalidUrlError: " : "",
-                       storage_url_text(a, ref->source));
+        return ty_fail(
+            TY_INVALID_ARGUMENT,
+            "%sPresence of multiple top-level sources and invalid expanded URL make file "
+            "name conflicts possible for URL: %s",
+            s->style == STORAGE_GSUTIL ? "InvalidUrlError: " : "",
+            storage_url_text(a, ref->source));
     bool keep = !has_two_stars(ref->source->name) && named && (many_top || d->container);
     ty_str name = folder && (keep || url.cloud || d->container) ? name_under(a, ref, !keep)
                                                                 : last_part(ref->url.name);
@@ -212,8 +214,8 @@ static void batch_failed(struct storage_conn *c, void *arg, size_t index, ty_err
     char *message = ty_err_take();
     fflush(stdout);
     if (c->s->style == STORAGE_GSUTIL)
-        fprintf(stderr, "Error copying %s: %s\n",
-                storage_url_text(&a, &b->copies[index].from), message);
+        fprintf(stderr, "Error copying %s: %s\n", storage_url_text(&a, &b->copies[index].from),
+                message);
     else
         fprintf(stderr, "ERROR: %s\n", message);
     free(message);
@@ -321,10 +323,11 @@ static ty_err place_check(struct storage_conn *c, const struct storage_copy *cop
     bool gsutil = c->s->style == STORAGE_GSUTIL;
     const char *from = storage_url_text(a, &copy->from), *to = storage_url_text(a, &copy->to);
     if (url_same(&copy->from, &copy->to) && copy->from.generation.len == 0)
-        return gsutil ? ty_fail(TY_INVALID_ARGUMENT,
-                                "CommandException: %s: \"%s\" and \"%s\" are the same file - abort.",
-                                c->s->command, from, to)
-                      : ty_fail(TY_INVALID_ARGUMENT, "Source URL matches destination URL: %s", from);
+        return gsutil
+                   ? ty_fail(TY_INVALID_ARGUMENT,
+                             "CommandException: %s: \"%s\" and \"%s\" are the same file - abort.",
+                             c->s->command, from, to)
+                   : ty_fail(TY_INVALID_ARGUMENT, "Source URL matches destination URL: %s", from);
     if (!copy->to.cloud && is_folder(a, copy->to.name))
         return storage_fail(c->s, TY_INVALID_ARGUMENT,
                             "Cannot retrieve %s because a directory exists (" TY_STR_FMT
@@ -348,10 +351,11 @@ static ty_err copies_plan(struct storage_conn *c, const struct storage_options *
                              "CommandException: Destination URL must name a directory, bucket, or "
                              "bucket\nsubdirectory for the multiple source form of the %s command.",
                              c->s->command)
-                   : ty_fail(TY_INVALID_ARGUMENT,
-                             "Destination URL must name an existing directory. Provided: " TY_STR_FMT
-                             ".",
-                             TY_STR_ARG(d->url.name));
+                   : ty_fail(
+                         TY_INVALID_ARGUMENT,
+                         "Destination URL must name an existing directory. Provided: " TY_STR_FMT
+                         ".",
+                         TY_STR_ARG(d->url.name));
     for (size_t i = 0; i < src->refs.count; i++) {
         const struct storage_ref *ref = &src->refs.items[i];
         struct storage_copy *copy = &copies[count];
@@ -359,17 +363,18 @@ static ty_err copies_plan(struct storage_conn *c, const struct storage_options *
             .from = ref->url, .object = ref->object, .size = ref->size, .ref = ref};
         if (ref->url.cloud && ty_str_ends(ref->url.name, TY_STR("/")) && !d->url.cloud)
             continue; /* a mark for a folder, made by a web page: no file */
-        ty_err err = storage_destination_of(c->s, a, ref, many, src->top > 1, o->recursive, d,
-                                            &copy->to);
+        ty_err err =
+            storage_destination_of(c->s, a, ref, many, src->top > 1, o->recursive, d, &copy->to);
         if (err == TY_OK)
             err = place_check(c, copy);
         if (err != TY_OK)
             return err;
         if (!copy->to.cloud && ref->url.cloud && leads_out(ref->url.name)) {
-            fprintf(stderr,
-                    "Skipping copy of source URL %s because it would be copied outside the expected "
-                    "destination directory: " TY_STR_FMT ".\n",
-                    storage_url_text(a, &ref->url), TY_STR_ARG(d->url.name));
+            fprintf(
+                stderr,
+                "Skipping copy of source URL %s because it would be copied outside the expected "
+                "destination directory: " TY_STR_FMT ".\n",
+                storage_url_text(a, &ref->url), TY_STR_ARG(d->url.name));
             continue;
         }
         count++;

@@ -1,5 +1,5 @@
-/* describe.c -- what is known of an object or bucket: as gcloud's describe has it, under names of its
- * own, and as ls -L and stat print it for people. */
+/* describe.c -- what is known of an object or bucket: as gcloud's describe has it, under names of
+ * its own, and as ls -L and stat print it for people. */
 #include "storage/storage_int.h"
 
 enum field_kind { FIELD_TEXT, FIELD_NUMBER, FIELD_TIME, FIELD_JSON, FIELD_YES };
@@ -178,7 +178,7 @@ static void metadata_print(bool gsutil, const char *label, const json_t *metadat
     const char *key;
     json_t *value;
     line_print(gsutil, 1, label, "");
-    json_object_foreach((json_t *)metadata, key, value)
+    json_object_foreach ((json_t *)metadata, key, value)
         line_print(gsutil, 2, key, json_is_string(value) ? json_string_value(value) : "");
 }
 
@@ -243,9 +243,8 @@ static void bucket_gsutil(struct ty_arena *a, const json_t *bucket)
         {"Time created:\t\t\t", storage_date(a, wire_json_get_str(bucket, "timeCreated"))},
         {"Time updated:\t\t\t", storage_date(a, wire_json_get_str(bucket, "updated"))},
         {"Metageneration:\t\t\t", ty_cstr(a, wire_json_get_str(bucket, "metageneration"))},
-        {"Bucket Policy Only enabled:\t", member_at(bucket, policy) != NULL
-                                              ? yes_or_none(bucket, policy)
-                                              : NULL},
+        {"Bucket Policy Only enabled:\t",
+         member_at(bucket, policy) != NULL ? yes_or_none(bucket, policy) : NULL},
         {"Public access prevention:\t",
          prevention != NULL ? ty_cstr(a, text_of(prevention)) : NULL},
         {"ACL:\t\t\t\t", "[]"},
@@ -276,8 +275,8 @@ static void bucket_gcloud(struct ty_arena *a, const json_t *bucket)
         {"Time Created", storage_second(a, wire_json_get_str(bucket, "timeCreated"))},
         {"Time Updated", storage_second(a, wire_json_get_str(bucket, "updated"))},
         {"Metageneration", ty_cstr(a, wire_json_get_str(bucket, "metageneration"))},
-        {"Bucket Policy Only Enabled", uniform != NULL ? (json_is_true(uniform) ? "True" : "False")
-                                                       : NULL},
+        {"Bucket Policy Only Enabled",
+         uniform != NULL ? (json_is_true(uniform) ? "True" : "False") : NULL},
         {"ACL", "[]"},
     };
     printf("gs://" TY_STR_FMT "/:\n", TY_STR_ARG(wire_json_get_str(bucket, "name")));

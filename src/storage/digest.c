@@ -1,7 +1,7 @@
 /* digest.c -- MD5 and crc32c of what is moved, in one pass.
  *
- * MD5 is libcrypto's, loaded when the first hash is needed and not linked: a command that only lists
- * must start with few libraries (DESIGN.md). */
+ * MD5 is libcrypto's, loaded when the first hash is needed and not linked: a command that only
+ * lists must start with few libraries (DESIGN.md). */
 #include "storage/storage_int.h"
 
 #include <dlfcn.h>

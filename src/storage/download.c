@@ -1,10 +1,10 @@
 /* download.c -- an object to a file, or to standard output.
  *
- * The bytes go into NAME_.gstmp beside the file, which takes its name once the hashes are right. One
- * generation is asked for throughout, so after a cut connection the rest can be fetched with a range;
- * for large objects the generation is written down (state_dir/downloads), so that the same command
- * goes on where an interrupted one stopped. What is stored compressed comes compressed, because the
- * hashes are of that, and is unpacked here. */
+ * The bytes go into NAME_.gstmp beside the file, which takes its name once the hashes are right.
+ * One generation is asked for throughout, so after a cut connection the rest can be fetched with a
+ * range; for large objects the generation is written down (state_dir/downloads), so that the same
+ * command goes on where an interrupted one stopped. What is stored compressed comes compressed,
+ * because the hashes are of that, and is unpacked here. */
 #include "storage/storage_int.h"
 
 #include <zlib.h>
@@ -66,8 +66,7 @@ static void tracker_find(struct download *d)
     for (size_t i = 0; i < 16; i++)
         snprintf(hex + 2 * i, 3, "%02x", h.md5[i]);
     d->tracker = ty_format(d->arena, "%s/%s", folder, hex);
-    d->identity = ty_format(d->arena, "%s#" TY_STR_FMT,
-                            storage_url_text(d->arena, &d->copy->from),
+    d->identity = ty_format(d->arena, "%s#" TY_STR_FMT, storage_url_text(d->arena, &d->copy->from),
                             TY_STR_ARG(d->object->generation));
 }
 
@@ -111,8 +110,7 @@ static ty_err fetch_once(struct download *d, struct http_reply *ret_reply)
         .method = HTTP_GET,
         .target = media_target(d->arena, &d->copy->from, d->object->generation),
         .headers = d->have > 0 ? ty_format(d->arena,
-                                           "Accept-Encoding: gzip\r\nRange: bytes=%" PRId64
-                                           "-\r\n",
+                                           "Accept-Encoding: gzip\r\nRange: bytes=%" PRId64 "-\r\n",
                                            d->have)
                                : "Accept-Encoding: gzip\r\n",
         .sink = file_sink,
@@ -214,8 +212,7 @@ static ty_err download_finish(struct download *d)
     ty_err err = storage_hashes_check(&h, d->object->md5, d->object->crc32c, d->path);
     if (err == TY_OK && ty_str_is(d->object->content_encoding, "gzip"))
         err = partial_unzip(d);
-    if (err == TY_OK && d->copy->mtime != 0 &&
-        ty_parse_i64(d->object->mtime, &mtime) == TY_OK) {
+    if (err == TY_OK && d->copy->mtime != 0 && ty_parse_i64(d->object->mtime, &mtime) == TY_OK) {
         struct timespec times[2] = {{.tv_sec = mtime}, {.tv_sec = mtime}};
         if (utimensat(AT_FDCWD, d->partial, times, 0) != 0)
             err = ty_fail_errno(errno, "cannot set the time of '%s'", d->partial);

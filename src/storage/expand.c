@@ -74,8 +74,8 @@ static void below_add(struct search *s, ty_str folder)
         s->below = below;
         s->below_room = room;
     }
-    s->below[s->below_count++] = ty_str_of(ty_format(
-        s->refs->arena, TY_STR_FMT "/" TY_STR_FMT, TY_STR_ARG(folder), TY_STR_ARG(s->rest)));
+    s->below[s->below_count++] = ty_str_of(ty_format(s->refs->arena, TY_STR_FMT "/" TY_STR_FMT,
+                                                     TY_STR_ARG(folder), TY_STR_ARG(s->rest)));
 }
 
 static ty_err search_prefix(void *arg, ty_str prefix)
@@ -338,9 +338,9 @@ static void say_omitted(struct storage *s, const struct storage_ref *folder)
                 text);
     else
         storage_note(s, "Omitting %s \"%s\". (Did you mean to do %s -r?)\n",
-                     !folder->url.cloud                     ? "directory"
+                     !folder->url.cloud                  ? "directory"
                      : folder->kind == STORAGE_IS_BUCKET ? "bucket"
-                                                            : "prefix",
+                                                         : "prefix",
                      text, s->command);
 }
 

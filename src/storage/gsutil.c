@@ -19,13 +19,22 @@ struct gs_command {
 };
 
 static const struct gs_command gs_commands[] = {
-#define GSUTIL(words, command, least, most, usage) {words, command, least, most, usage, {
+#define GSUTIL(words, command, least, most, usage)                                                 \
+    {                                                                                              \
+        words, command, least, most, usage,                                                        \
+        {
 #define ON(letter, member)   {letter, OPTION_ON, offsetof(struct storage_options, member)},
 #define TEXT(letter, member) {letter, OPTION_TEXT, offsetof(struct storage_options, member)},
 #define HEADER(letter)       {letter, OPTION_HEADER, 0},
 #define TAKEN(letter)        {letter, OPTION_TAKEN, 0},
 #define TAKEN_TEXT(letter)   {letter, OPTION_TAKEN_TEXT, 0},
-#define END                  {0, OPTION_ON, 0}}},
+#define END                                                                                        \
+    {                                                                                              \
+        0, OPTION_ON, 0                                                                            \
+    }                                                                                              \
+    }                                                                                              \
+    }                                                                                              \
+    ,
 #include "storage/gsutil.def"
 #undef GSUTIL
 #undef ON
@@ -73,8 +82,8 @@ static ty_err setting_take(struct gs_line *l, const char *text)
     bool has_value = ty_str_split(&value, '=', &name);
     ty_str rest = name;
     if (!has_value || !ty_str_split(&rest, ':', &section) || section.len == 0 || rest.len == 0)
-        return ty_fail(TY_INVALID_ARGUMENT,
-                       "CommandException: -o %s is not Section:name=value", text);
+        return ty_fail(TY_INVALID_ARGUMENT, "CommandException: -o %s is not Section:name=value",
+                       text);
     if (ty_str_is(rest, "parallel_thread_count") && ty_parse_i64(value, &n) == TY_OK && n > 0)
         l->s->threads = n < INT_MAX ? (int)n : INT_MAX;
     return TY_OK;
@@ -160,8 +169,8 @@ static ty_err options_take(struct gs_line *l)
             const char *value = NULL;
             if (o == NULL)
                 return usage_fail(l, "Incorrect option(s) specified.");
-            bool takes = o->kind == OPTION_TEXT || o->kind == OPTION_HEADER ||
-                         o->kind == OPTION_TAKEN_TEXT;
+            bool takes =
+                o->kind == OPTION_TEXT || o->kind == OPTION_HEADER || o->kind == OPTION_TAKEN_TEXT;
             if (takes)
                 value = word[1] != '\0' ? word + 1 : l->at < l->argc ? l->argv[l->at++] : NULL;
             if (takes && value == NULL)
@@ -181,8 +190,9 @@ static ty_err count_check(const struct gs_line *l, int count)
 {
     const struct gs_command *c = l->command;
     if (count < c->least)
-        return usage_fail(l, ty_format(l->s->arena, "The %s command requires at least %d argument%s.",
-                                       l->name, c->least, c->least > 1 ? "s" : ""));
+        return usage_fail(l,
+                          ty_format(l->s->arena, "The %s command requires at least %d argument%s.",
+                                    l->name, c->least, c->least > 1 ? "s" : ""));
     if (c->most > 0 && count > c->most)
         return usage_fail(l, ty_format(l->s->arena, "The %s command accepts at most %d arguments.",
                                        l->name, c->most));

@@ -17,8 +17,8 @@ struct lister {
 static void line_long(struct lister *l, const struct storage_object *o, const char *url)
 {
     struct ty_arena a = {0};
-    const char *size = l->o->human ? storage_human(&a, o->size, l->s->style)
-                                   : ty_format(&a, "%" PRId64, o->size);
+    const char *size =
+        l->o->human ? storage_human(&a, o->size, l->s->style) : ty_format(&a, "%" PRId64, o->size);
     printf("%10s  %s  %s", size, storage_second(&a, o->created), url);
     if (l->o->all_versions)
         printf("  metageneration=" TY_STR_FMT, TY_STR_ARG(o->metageneration));
@@ -41,8 +41,8 @@ static void found_add(struct lister *l, const char *type, const char *url, const
 static void line_size(const struct lister *l, int64_t bytes, const char *url)
 {
     struct ty_arena a = {0};
-    const char *size = l->o->human ? storage_human(&a, bytes, l->s->style)
-                                   : ty_format(&a, "%" PRId64, bytes);
+    const char *size =
+        l->o->human ? storage_human(&a, bytes, l->s->style) : ty_format(&a, "%" PRId64, bytes);
     printf("%-11s  %s\n", size, url);
     ty_arena_clear(&a);
 }
@@ -125,8 +125,8 @@ static ty_err show_folder(struct lister *l, ty_str bucket, ty_str prefix, bool h
                                       .delimiter = TY_STR("/"),
                                       .versions = l->o->all_versions};
     int64_t before = l->bytes;
-    const char *url = ty_format(&a, "gs://" TY_STR_FMT "/" TY_STR_FMT, TY_STR_ARG(bucket),
-                                TY_STR_ARG(prefix));
+    const char *url =
+        ty_format(&a, "gs://" TY_STR_FMT "/" TY_STR_FMT, TY_STR_ARG(bucket), TY_STR_ARG(prefix));
     if (heading && !l->du && l->found == NULL) {
         printf("%s%s:\n", l->newline ? "\n" : "", url);
         l->newline = true;
@@ -179,8 +179,8 @@ static ty_err show_bucket(void *arg, const json_t *bucket)
 {
     struct lister *l = arg;
     struct ty_arena a = {0};
-    const char *url = ty_format(&a, "gs://" TY_STR_FMT "/",
-                                TY_STR_ARG(wire_json_get_str(bucket, "name")));
+    const char *url =
+        ty_format(&a, "gs://" TY_STR_FMT "/", TY_STR_ARG(wire_json_get_str(bucket, "name")));
     l->folders++;
     if (l->found != NULL)
         found_add(l, "cloud_bucket", url, bucket);
@@ -213,13 +213,14 @@ static ty_err show_word(struct lister *l, const char *word, bool several, bool *
     struct storage_refs refs = {.arena = l->s->arena};
     ty_err err = storage_url_parse(ty_str_of(word), l->s->style, &url);
     if (err == TY_OK && !url.cloud)
-        err = l->s->style == STORAGE_GSUTIL
-                  ? ty_fail(TY_INVALID_ARGUMENT,
-                            "CommandException: \"%s\" command does not support \"file://\" URLs. Did "
-                            "you mean to use a gs:// URL?",
-                            l->s->command)
-                  : ty_fail(TY_INVALID_ARGUMENT, "Only cloud URLs are supported for %s.",
-                            l->s->command);
+        err =
+            l->s->style == STORAGE_GSUTIL
+                ? ty_fail(TY_INVALID_ARGUMENT,
+                          "CommandException: \"%s\" command does not support \"file://\" URLs. Did "
+                          "you mean to use a gs:// URL?",
+                          l->s->command)
+                : ty_fail(TY_INVALID_ARGUMENT, "Only cloud URLs are supported for %s.",
+                          l->s->command);
     if (err != TY_OK)
         return err;
     int64_t before = l->folders;

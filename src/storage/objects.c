@@ -215,7 +215,8 @@ int storage_objects_describe(struct storage *s, const struct storage_options *o,
     if (err == TY_OK)
         err = storage_url_parse(ty_str_of(words[0]), s->style, &url);
     if (err == TY_OK && (!url.cloud || url.name.len == 0))
-        err = ty_fail(TY_INVALID_ARGUMENT, "Only object URLs are accepted. Example: gs://bucket/object");
+        err = ty_fail(TY_INVALID_ARGUMENT,
+                      "Only object URLs are accepted. Example: gs://bucket/object");
     if (err == TY_OK)
         json = object_fetch(&c, &url, &err);
     if (err == TY_NOT_FOUND && !c.bucket_missing)
@@ -255,8 +256,8 @@ int storage_objects_list(struct storage *s, const struct storage_options *o, cha
             json_decref(json);
         }
     }
-    int status = err == TY_OK ? storage_print_value(s, list)
-                              : storage_say_error(&c, s->command, err);
+    int status =
+        err == TY_OK ? storage_print_value(s, list) : storage_say_error(&c, s->command, err);
     if (err == TY_OK && json_array_size(list) == 0)
         fputs("Listed 0 items.\n", stderr);
     json_decref(list);

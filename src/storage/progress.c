@@ -45,8 +45,8 @@ static void show(struct storage_progress *p)
             all > 0 ? (int)(bytes >= all ? 100 : bytes * 100 / all) : 0, rate);
     if (speed > 0 && all > bytes && seconds > 1) {
         int64_t left = (int64_t)((double)(all - bytes) / speed + 0.5);
-        fprintf(stderr, " ETA %02" PRId64 ":%02" PRId64 ":%02" PRId64, left / 3600,
-                left / 60 % 60, left % 60);
+        fprintf(stderr, " ETA %02" PRId64 ":%02" PRId64 ":%02" PRId64, left / 3600, left / 60 % 60,
+                left % 60);
     }
     fputs("\033[K", stderr);
     fflush(stderr);

@@ -64,14 +64,15 @@ static ty_err removal_find(struct storage_conn *c, struct removal *r, char **wor
         struct storage_expanded e = {0};
         err = storage_url_parse(ty_str_of(words[i]), c->s->style, url);
         if (err == TY_OK && (!url->cloud || url->bucket.len == 0))
-            err = c->s->style == STORAGE_GSUTIL
-                      ? ty_fail(TY_INVALID_ARGUMENT,
-                                "CommandException: \"rm\" command does not support \"%s\" URLs. Did "
-                                "you mean to use a gs:// URL?",
-                                url->cloud ? "provider-only" : "file://")
-                      : ty_fail(TY_INVALID_ARGUMENT,
-                                "rm only works with valid cloud URLs. %s is an invalid URL.",
-                                words[i]);
+            err =
+                c->s->style == STORAGE_GSUTIL
+                    ? ty_fail(TY_INVALID_ARGUMENT,
+                              "CommandException: \"rm\" command does not support \"%s\" URLs. Did "
+                              "you mean to use a gs:// URL?",
+                              url->cloud ? "provider-only" : "file://")
+                    : ty_fail(TY_INVALID_ARGUMENT,
+                              "rm only works with valid cloud URLs. %s is an invalid URL.",
+                              words[i]);
         if (err == TY_OK && url->name.len == 0 && o.recursive)
             err = storage_expand(c, url, false, buckets);
         if (err == TY_OK)
@@ -90,8 +91,8 @@ static ty_err removal_find(struct storage_conn *c, struct removal *r, char **wor
 static ty_err removal_run(struct storage_conn *c, struct removal *r, size_t *ret_failed)
 {
     struct storage *s = c->s;
-    bool all = r->o->force || r->o->continue_on_error ||
-               (s->style == STORAGE_GSUTIL && s->parallel);
+    bool all =
+        r->o->force || r->o->continue_on_error || (s->style == STORAGE_GSUTIL && s->parallel);
     struct storage_pool pool = {
         .s = s, .all = all, .count = r->refs.count, .work = remove_one, .arg = r};
     if (all)
@@ -131,9 +132,9 @@ int storage_rm(struct storage *s, const struct storage_options *o, char **words,
     else if (err == TY_OK && omitted && r.refs.count == 0)
         err = storage_fail(s, TY_NOT_FOUND,
                            "No URLs matched. Do the files you're operating on exist?");
-    int status = err != TY_OK    ? storage_say_error(&c, s->command, err)
+    int status = err != TY_OK ? storage_say_error(&c, s->command, err)
                  : failed > 0 ? STORAGE_FAILED
-                                 : STORAGE_OK;
+                              : STORAGE_OK;
     storage_conn_close(&c);
     return status;
 }

@@ -2,14 +2,15 @@
  *
  * Both are listed and sorted by what follows the folder's name, then walked side by side: a name on
  * the left alone is copied, one on the right alone removed if that was asked for, one on both sides
- * is copied when it differs. Differs: other size; else other time of the last change, where both are
- * known (an upload keeps the file's in the object's metadata); else, or with -c, another hash. */
+ * is copied when it differs. Differs: other size; else other time of the last change, where both
+ * are known (an upload keeps the file's in the object's metadata); else, or with -c, another hash.
+ */
 #include "storage/storage_int.h"
 
 #include <regex.h>
 
 struct side {
-    struct storage_url url;  /* a folder: ends with a slash, or is a bucket, or empty */
+    struct storage_url url; /* a folder: ends with a slash, or is a bucket, or empty */
     struct storage_refs refs;
 };
 
@@ -31,9 +32,9 @@ static ty_err side_is_folder(struct sync *y, const struct side *side, const char
 {
     struct stat st;
     char *path = ty_cstr(y->s->arena, side->url.name);
-    bool good = side->url.cloud ? side->url.bucket.len > 0 && !side->url.stream
-                                : stat(path[0] != '\0' ? path : ".", &st) == 0 &&
-                                      S_ISDIR(st.st_mode);
+    bool good = side->url.cloud
+                    ? side->url.bucket.len > 0 && !side->url.stream
+                    : stat(path[0] != '\0' ? path : ".", &st) == 0 && S_ISDIR(st.st_mode);
     if (good)
         return TY_OK;
     if (y->s->style == STORAGE_GCLOUD && !source) /* it is made */
@@ -55,8 +56,8 @@ static ty_err side_open(struct sync *y, struct side *side, const char *word, boo
     if (err == TY_OK)
         err = side_is_folder(y, side, word, source);
     if (err == TY_OK && side->url.name.len > 0 && !ty_str_ends(side->url.name, TY_STR("/")))
-        side->url.name = ty_str_of(
-            ty_format(y->s->arena, TY_STR_FMT "/", TY_STR_ARG(side->url.name)));
+        side->url.name =
+            ty_str_of(ty_format(y->s->arena, TY_STR_FMT "/", TY_STR_ARG(side->url.name)));
     return err;
 }
 
@@ -74,7 +75,6 @@ static bool is_wanted(struct sync *y, const struct side *side, const struct stor
         return false;
     return !y->has_exclude || regexec(&y->exclude, ty_cstr(y->s->arena, name), 0, NULL, 0) != 0;
 }
-
 
 static int ref_compare(const void *a, const void *b, void *arg)
 {
@@ -237,8 +237,7 @@ static int sync_apply(struct sync *y, ty_err *ret_err)
     }
     if (y->copy_count > 0)
         status = storage_copies_run(&y->conn, &o, y->copies, y->copy_count, false);
-    struct storage_pool pool = {
-        .s = y->s, .count = y->extra.count, .work = extra_remove, .arg = y};
+    struct storage_pool pool = {.s = y->s, .count = y->extra.count, .work = extra_remove, .arg = y};
     if (status == STORAGE_OK && y->o->delete_extra && y->extra.count > 0)
         *ret_err = storage_pool_run(&pool, &y->conn, NULL);
     return status;

@@ -1,15 +1,14 @@
 /* storage.h -- `trainyard storage ...` and gsutil: a client of Cloud Storage's JSON API.
  *
  * Where to start: struct storage_command (commands.c has them all), then the file of its subject:
- * cp.c plans copies, transfer.c moves bytes, ls.c lists, expand.c turns URLs and wildcards into what
- * they stand for. The words, texts and exit statuses are those of `gcloud storage` and of gsutil,
- * which differ: struct storage has the style.
- * Who frees: a run's arena owns all its strings; storage_run frees the rest before it returns.
- * Threads: storage_run starts its own for transfers and has joined them when it returns; a struct
- * storage belongs to its caller.
- * Errors: storage_run says what went wrong on stderr and returns the exit status: 0, 1 it failed, 2
- * wrong use. Nothing reaches a server other than the one that was named.
- * One test: build/test_storage glob/two_stars_cross_folders. */
+ * cp.c plans copies, transfer.c moves bytes, ls.c lists, expand.c turns URLs and wildcards into
+ * what they stand for. The words, texts and exit statuses are those of `gcloud storage` and of
+ * gsutil, which differ: struct storage has the style. Who frees: a run's arena owns all its
+ * strings; storage_run frees the rest before it returns. Threads: storage_run starts its own for
+ * transfers and has joined them when it returns; a struct storage belongs to its caller. Errors:
+ * storage_run says what went wrong on stderr and returns the exit status: 0, 1 it failed, 2 wrong
+ * use. Nothing reaches a server other than the one that was named. One test: build/test_storage
+ * glob/two_stars_cross_folders. */
 #ifndef TY_STORAGE_H
 #define TY_STORAGE_H
 
@@ -31,7 +30,7 @@ struct storage_options {
     const char *range;
     const char *content_type, *cache_control, *content_encoding;
     const char *exclude;
-    const char *format; /* json, or NULL */
+    const char *format;   /* json, or NULL */
     const char **headers; /* "Name:value", for cp and setmeta */
     size_t header_count;
 };
@@ -42,7 +41,8 @@ struct storage {
     const char *program; /* "gcloud" or "trainyard", in errors of gcloud's style */
     const char *connect; /* for http_client_open */
     const char *project;
-    const char *state_dir; /* where interrupted uploads and downloads are remembered; may be absent */
+    const char
+        *state_dir;      /* where interrupted uploads and downloads are remembered; may be absent */
     const char *command; /* the one that runs */
     bool quiet, debug;
     bool parallel; /* gsutil -m; gcloud's style always is */

@@ -71,7 +71,7 @@ void storage_step_of(ty_str name, struct storage_step *ret_step);
 struct storage_conn {
     struct storage *s;
     struct http_client client;
-    int status;       /* HTTP's, of the last answer; 0: none came */
+    int status;          /* HTTP's, of the last answer; 0: none came */
     ty_str bucket;       /* of the last call */
     bool bucket_missing; /* it was not there */
 };
@@ -142,7 +142,7 @@ struct storage_ref {
     struct storage_url url;
     struct storage_object *object; /* of an object; NULL for a file */
     int64_t size;
-    int64_t mtime; /* of a file, seconds */
+    int64_t mtime;                    /* of a file, seconds */
     const struct storage_url *source; /* the URL it came from */
     bool in_container;                /* found under what the URL stands for */
 };
@@ -225,16 +225,16 @@ TY_NODISCARD ty_err storage_cat_object(struct storage_conn *c, const struct stor
 /* ---- upload.c, download.c ---- */
 
 TY_NODISCARD ty_err storage_upload(struct storage_conn *c, struct ty_arena *a,
-                                   const struct storage_options *o,
-                                   const struct storage_copy *copy, struct storage_progress *p);
+                                   const struct storage_options *o, const struct storage_copy *copy,
+                                   struct storage_progress *p);
 TY_NODISCARD ty_err storage_download(struct storage_conn *c, struct ty_arena *a,
                                      const struct storage_copy *copy, struct storage_progress *p);
 
 /* ---- pool.c ---- */
 
-/* Call `work` for 0..count-1 on several threads, each with its own connection. After an error no new
- * one is begun, unless `all`; *ret_failed tells how many failed. Each failure's text is given to
- * `failed`, one at a time; without it the first one is returned. */
+/* Call `work` for 0..count-1 on several threads, each with its own connection. After an error no
+ * new one is begun, unless `all`; *ret_failed tells how many failed. Each failure's text is given
+ * to `failed`, one at a time; without it the first one is returned. */
 struct storage_pool {
     struct storage *s;
     int threads;

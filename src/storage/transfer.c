@@ -19,8 +19,8 @@ static void say_copying(const struct storage *s, const struct storage_options *o
             known = storage_content_type(copy->from.name);
         type = ty_format(a, " [Content-Type=%s]", known ? known : "application/octet-stream");
     } else if (copy->to.cloud && copy->object->content_type.len > 0) {
-        type = ty_format(a, " [Content-Type=" TY_STR_FMT "]",
-                         TY_STR_ARG(copy->object->content_type));
+        type =
+            ty_format(a, " [Content-Type=" TY_STR_FMT "]", TY_STR_ARG(copy->object->content_type));
     }
     if (copy->from.stream)
         from = "from <STDIN>";
@@ -104,8 +104,8 @@ static ty_err copy_cloud(struct storage_conn *c, struct ty_arena *a,
     return err;
 }
 
-static ty_err copy_disk(struct storage_conn *c, struct ty_arena *a,
-                        const struct storage_copy *copy, struct storage_progress *p)
+static ty_err copy_disk(struct storage_conn *c, struct ty_arena *a, const struct storage_copy *copy,
+                        struct storage_progress *p)
 {
     if (c->s->style == STORAGE_GCLOUD)
         return ty_fail(TY_INVALID_ARGUMENT,

@@ -1,11 +1,11 @@
 /* upload.c -- a file, or standard input, to an object.
  *
  * Small ones go in one request with their metadata. From 8 MiB on, and when the size is not known,
- * an upload is a session at the server: what has arrived there can be asked for, and sending goes on
- * from that byte after a cut connection or a server that was started anew. The session is written
- * down (state_dir/uploads), so that the same command goes on where an interrupted one stopped, if the
- * file is still the same. Hashes are made from the bytes as they are sent; what the server says it
- * has must equal them, or the object is removed again. */
+ * an upload is a session at the server: what has arrived there can be asked for, and sending goes
+ * on from that byte after a cut connection or a server that was started anew. The session is
+ * written down (state_dir/uploads), so that the same command goes on where an interrupted one
+ * stopped, if the file is still the same. Hashes are made from the bytes as they are sent; what the
+ * server says it has must equal them, or the object is removed again. */
 #include "storage/storage_int.h"
 
 #include <zlib.h>
@@ -193,11 +193,11 @@ static ty_err upload_multipart(struct upload *u)
     for (size_t i = 0; i < sizeof(random); i++)
         snprintf(boundary + 3 + 2 * i, 3, "%02x", random[i]);
     ty_str metadata = metadata_text(u);
-    u->head = ty_str_of(ty_format(
-        u->arena,
-        "--%s\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n" TY_STR_FMT
-        "\r\n--%s\r\nContent-Type: %s\r\n\r\n",
-        boundary, TY_STR_ARG(metadata), boundary, u->content_type));
+    u->head = ty_str_of(
+        ty_format(u->arena,
+                  "--%s\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n" TY_STR_FMT
+                  "\r\n--%s\r\nContent-Type: %s\r\n\r\n",
+                  boundary, TY_STR_ARG(metadata), boundary, u->content_type));
     u->tail = ty_str_of(ty_format(u->arena, "\r\n--%s--\r\n", boundary));
     struct http_exchange x = {
         .method = HTTP_POST,
@@ -234,16 +234,17 @@ static ty_err session_start(struct upload *u, const char **ret_session)
 {
     struct http_reply reply;
     const char *length =
-        u->size >= 0 ? ty_format(u->arena, "X-Upload-Content-Length: %" PRId64 "\r\n", u->size) : "";
-    struct http_exchange x = {
-        .method = HTTP_POST,
-        .target = upload_target(u, "resumable"),
-        .headers = ty_format(u->arena,
-                             "Content-Type: application/json; charset=UTF-8\r\n"
-                             "X-Upload-Content-Type: %s\r\n%s",
-                             u->content_type, length),
-        .body = metadata_text(u),
-        .idle_ms = STORAGE_CALL_MS};
+        u->size >= 0 ? ty_format(u->arena, "X-Upload-Content-Length: %" PRId64 "\r\n", u->size)
+                     : "";
+    struct http_exchange x = {.method = HTTP_POST,
+                              .target = upload_target(u, "resumable"),
+                              .headers =
+                                  ty_format(u->arena,
+                                            "Content-Type: application/json; charset=UTF-8\r\n"
+                                            "X-Upload-Content-Type: %s\r\n%s",
+                                            u->content_type, length),
+                              .body = metadata_text(u),
+                              .idle_ms = STORAGE_CALL_MS};
     u->conn->status = 0;
     ty_err err = http_client_exchange(&u->conn->client, u->arena, &x, &reply);
     if (err != TY_OK)
@@ -450,14 +451,12 @@ static ty_err stream_send(struct upload *u, const char *session, ty_str piece, i
     for (int attempt = 0; attempt < TRIES; attempt++) {
         ty_str rest = ty_str_drop(piece, (size_t)(from - offset));
         const char *total = last ? ty_format(u->arena, "%" PRId64, end) : "*";
-        struct http_exchange x = {.method = HTTP_PUT,
-                                  .target = session,
-                                  .body = rest,
-                                  .idle_ms = STORAGE_IDLE_MS};
-        x.headers = rest.len > 0 ? ty_format(u->arena,
-                                             "Content-Range: bytes %" PRId64 "-%" PRId64 "/%s\r\n",
-                                             from, end - 1, total)
-                                 : ty_format(u->arena, "Content-Range: bytes */%s\r\n", total);
+        struct http_exchange x = {
+            .method = HTTP_PUT, .target = session, .body = rest, .idle_ms = STORAGE_IDLE_MS};
+        x.headers = rest.len > 0
+                        ? ty_format(u->arena, "Content-Range: bytes %" PRId64 "-%" PRId64 "/%s\r\n",
+                                    from, end - 1, total)
+                        : ty_format(u->arena, "Content-Range: bytes */%s\r\n", total);
         err = http_client_exchange(&u->conn->client, u->arena, &x, ret_reply);
         u->conn->status = err == TY_OK ? ret_reply->status : 0;
         if (err == TY_OK && ret_reply->status == 308 && !last && received_of(ret_reply) == end)
@@ -584,11 +583,10 @@ static const char *tracker_path(struct upload *u, const struct stat *st)
     char *folder = ty_format(u->arena, "%s/uploads", s->state_dir);
     if (ty_mkdirs(folder, 0700) != TY_OK)
         return NULL;
-    const char *key =
-        ty_format(u->arena, "%s\n%" PRIu64 " %" PRIu64 " %" PRId64 " %" PRId64 ".%09ld",
-                  storage_url_text(u->arena, &u->copy->to), (uint64_t)st->st_dev,
-                  (uint64_t)st->st_ino, (int64_t)st->st_size, (int64_t)st->st_mtim.tv_sec,
-                  st->st_mtim.tv_nsec);
+    const char *key = ty_format(
+        u->arena, "%s\n%" PRIu64 " %" PRIu64 " %" PRId64 " %" PRId64 ".%09ld",
+        storage_url_text(u->arena, &u->copy->to), (uint64_t)st->st_dev, (uint64_t)st->st_ino,
+        (int64_t)st->st_size, (int64_t)st->st_mtim.tv_sec, st->st_mtim.tv_nsec);
     storage_digest_init(&d);
     storage_digest_add(&d, ty_str_of(key));
     storage_digest_end(&d, &h);
@@ -608,9 +606,9 @@ static ty_err upload_open(struct upload *u)
     u->size = S_ISREG(st.st_mode) && !u->copy->from.stream ? st.st_size : -1;
     u->tracker = u->size >= STORAGE_RESUMABLE_BYTES ? tracker_path(u, &st) : NULL;
     const char *type = storage_content_type(u->copy->from.name);
-    u->content_type = u->o->content_type != NULL  ? u->o->content_type
-                      : type != NULL              ? type
-                                                  : "application/octet-stream";
+    u->content_type = u->o->content_type != NULL ? u->o->content_type
+                      : type != NULL             ? type
+                                                 : "application/octet-stream";
     if (u->size >= 0 && wants_gzip(u->o, u->copy->from.name))
         return upload_zip(u);
     return TY_OK;

@@ -1,7 +1,7 @@
 /* url.c -- names on the command line: gs://bucket/name#generation, file://path, path, -
  *
- * As gsutil has it: what has no "://" is a local path; "#" and digits at the end of an object's name
- * are a generation; the part behind the bucket is taken as it stands, slashes and all. */
+ * As gsutil has it: what has no "://" is a local path; "#" and digits at the end of an object's
+ * name are a generation; the part behind the bucket is taken as it stands, slashes and all. */
 #include "storage/storage_int.h"
 
 bool storage_has_wildcard(ty_str text)
