@@ -60,8 +60,8 @@ static const char *exception_of(int status)
 /* A missing bucket and a missing object are both 404; only the text tells them apart. */
 static bool names_bucket(ty_str message)
 {
-    const char *text = "bucket does not exist";
-    return memmem(message.ptr, message.len, text, strlen(text)) != NULL;
+    return ty_str_starts(message, TY_STR("the bucket '")) ||
+           ty_str_starts(message, TY_STR("The specified bucket does not exist"));
 }
 
 ty_err storage_fail_api(struct storage_conn *c, const struct http_reply *reply)

@@ -187,8 +187,8 @@ static ty_err partial_unzip(struct download *d)
                      : inflate_into(d->fd, out, d->path);
     if (close(out) != 0 && err == TY_OK)
         err = ty_fail_errno(errno, "cannot write '%s'", unpacked);
-    if (err == TY_OK && rename(unpacked, d->partial) != 0)
-        err = ty_fail_errno(errno, "cannot rename '%s'", unpacked);
+    if (err == TY_OK)
+        err = ty_rename_at(AT_FDCWD, unpacked, d->partial);
     if (err != TY_OK)
         unlink(unpacked);
     return err;
@@ -217,9 +217,7 @@ static ty_err download_finish(struct download *d)
         if (utimensat(AT_FDCWD, d->partial, times, 0) != 0)
             err = ty_fail_errno(errno, "cannot set the time of '%s'", d->partial);
     }
-    if (err == TY_OK && rename(d->partial, d->path) != 0)
-        err = ty_fail_errno(errno, "cannot rename '%s' to '%s'", d->partial, d->path);
-    return err;
+    return err == TY_OK ? ty_rename_at(AT_FDCWD, d->partial, d->path) : err;
 }
 
 ty_err storage_download(struct storage_conn *c, struct ty_arena *a, const struct storage_copy *copy,

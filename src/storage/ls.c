@@ -69,7 +69,8 @@ static ty_err show_object(void *arg, const struct storage_object *o)
         line_long(l, o, text);
     else
         storage_print(ty_str_of(text));
-    l->newline = true;
+    if (l->s->style == STORAGE_GCLOUD || !l->o->recursive) /* gsutil's first heading has none */
+        l->newline = true;
     ty_arena_clear(&a);
     return TY_OK;
 }

@@ -155,6 +155,8 @@ int storage_hash(struct storage *s, const struct storage_options *o, char **word
 {
     struct storage_conn c;
     json_t *list = json_array();
+    int files = 0;
+    int64_t bytes = 0;
     ty_err err = storage_conn_open(&c, s);
     for (int i = 0; i < count && err == TY_OK; i++) {
         struct storage_refs refs = {.arena = s->arena};
@@ -163,8 +165,15 @@ int storage_hash(struct storage *s, const struct storage_options *o, char **word
             err = ty_fail(TY_NOT_FOUND, "CommandException: No files matched");
         for (size_t k = 0; k < refs.count && err == TY_OK; k++)
             err = hash_show(&c, o, &refs.items[k], ty_cstr(s->arena, refs.items[k].url.name), list);
+        for (size_t k = 0; k < refs.count && s->style == STORAGE_GSUTIL; k++) {
+            files += !refs.items[k].url.cloud;
+            bytes += refs.items[k].url.cloud ? 0 : refs.items[k].size;
+        }
     }
     int status = STORAGE_OK;
+    if (err == TY_OK && files > 0)
+        storage_note(s, "\nOperation completed over %d objects/%s.\n", files,
+                     storage_tenth(s->arena, bytes));
     if (json_array_size(list) > 0)
         status = storage_print_value(s, list);
     if (err != TY_OK)

@@ -18,6 +18,7 @@ void storage_progress_clear(struct storage_progress *p)
     pthread_mutex_destroy(&p->lock);
 }
 
+/* "1.5 MiB", always with one digit behind the point. */
 static void size_text(char *out, size_t room, int64_t bytes)
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
@@ -28,6 +29,13 @@ static void size_text(char *out, size_t room, int64_t bytes)
         unit++;
     }
     snprintf(out, room, "%.1f %s", value, units[unit]);
+}
+
+const char *storage_tenth(struct ty_arena *a, int64_t bytes)
+{
+    char text[32];
+    size_text(text, sizeof(text), bytes);
+    return ty_cstr(a, ty_str_of(text));
 }
 
 /* The bar; with the lock held. */
@@ -96,7 +104,7 @@ void storage_progress_end(struct storage_progress *p)
     if (p->s->style == STORAGE_GSUTIL) {
         size_text(text, sizeof(text), bytes);
         fprintf(stderr, "\nOperation completed over %d objects/%s.\n", files, text);
-    } else if (bytes > 0) {
+    } else if (bytes > 0 && atomic_load(&p->files_total) > 1) {
         size_text(text, sizeof(text), (int64_t)((double)bytes / (seconds > 0.01 ? seconds : 0.01)));
         fprintf(stderr, "\nAverage throughput: %s/s\n", text);
     }

@@ -198,6 +198,7 @@ struct storage_progress {
     atomic_int files_done, files_total;
     bool terminal, shown;
 };
+const char *storage_tenth(struct ty_arena *a, int64_t bytes); /* "1.5 MiB" */
 void storage_progress_init(struct storage_progress *p, struct storage *s);
 void storage_progress_clear(struct storage_progress *p);
 void storage_progress_add(struct storage_progress *p, int64_t bytes);
