@@ -106,6 +106,25 @@ static void options_fill(struct cli *c, const char *command, struct storage_opti
     o->json |= cli_arg_given(&c->args, "format") && strcmp(command, "ls") == 0;
 }
 
+/* --custom-metadata=a=b as the header that gsutil would be given. */
+static ty_err metadata_fill(struct cli *c, struct storage_options *o)
+{
+    struct cli_item *items = NULL;
+    if (!cli_arg_given(&c->args, "custom-metadata"))
+        return TY_OK;
+    ty_err err =
+        cli_dict_split(c->arena, "custom-metadata", cli_arg(&c->args, "custom-metadata"), &items);
+    for (struct cli_item *i = items; i != NULL && err == TY_OK; i = i->next)
+        o->header_count++;
+    o->headers = ty_new_array(c->arena, const char *, o->header_count + 1);
+    o->header_count = 0;
+    for (struct cli_item *i = items; i != NULL && err == TY_OK; i = i->next)
+        o->headers[o->header_count++] =
+            ty_format(c->arena, "x-goog-meta-" TY_STR_FMT ":" TY_STR_FMT, TY_STR_ARG(i->key),
+                      TY_STR_ARG(i->value));
+    return err;
+}
+
 static const char *say_away(void *arg, const char *why)
 {
     return cli_away_text(arg, why);
@@ -147,6 +166,8 @@ int cli_storage(struct cli *c)
     if (err != TY_OK)
         return cli_fail(c, err);
     options_fill(c, name, &o);
+    if (metadata_fill(c, &o) != TY_OK)
+        return cli_fail_usage(c);
     return storage_run(&s, command, &o, c->args.words, c->args.word_count);
 }
 

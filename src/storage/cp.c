@@ -463,6 +463,10 @@ static int copy_words(struct storage *s, const struct storage_options *given, ch
         err = copies_print(&c, &src);
     else if (err == TY_OK && src.refs.count > 0)
         err = copies_plan(&c, &o, &src, &d, &copies, &copy_count);
+    if (err == TY_OK && copy_count > 0 && copies[0].from.stream && s->style == STORAGE_GCLOUD)
+        fputs("WARNING: Using sequential instead of parallel task execution to transfer from "
+              "stdin.\n",
+              stderr);
     if (err == TY_OK && copy_count > 0)
         status = storage_copies_run(&c, &o, copies, copy_count, move);
     if (err == TY_OK && src.unmatched_count > 0)

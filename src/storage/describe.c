@@ -2,7 +2,7 @@
  * its own, and as ls -L and stat print it for people. */
 #include "storage/storage_int.h"
 
-enum field_kind { FIELD_TEXT, FIELD_NUMBER, FIELD_TIME, FIELD_JSON, FIELD_YES };
+enum field_kind { FIELD_TEXT, FIELD_NUMBER, FIELD_TIME, FIELD_JSON };
 
 struct field {
     const char *path; /* of the API's JSON; a dot leads into an object */
@@ -50,9 +50,10 @@ static const struct field bucket_fields[] = {
     {"name", FIELD_TEXT, "name"},
     {"iamConfiguration.publicAccessPrevention", FIELD_TEXT, "public_access_prevention"},
     {"softDeletePolicy", FIELD_JSON, "soft_delete_policy"},
-    {"iamConfiguration.uniformBucketLevelAccess.enabled", FIELD_YES, "uniform_bucket_level_access"},
+    {"iamConfiguration.uniformBucketLevelAccess.enabled", FIELD_JSON,
+     "uniform_bucket_level_access"},
     {"updated", FIELD_TIME, "update_time"},
-    {"versioning.enabled", FIELD_YES, "versioning_enabled"},
+    {"versioning.enabled", FIELD_JSON, "versioning_enabled"},
 };
 
 static const json_t *member_at(const json_t *json, const char *path)
@@ -101,8 +102,7 @@ static json_t *described(struct ty_arena *a, const struct field *fields, size_t 
             json_object_set_new(out, "storage_url", json_string(url));
             url = NULL;
         }
-        bool no = fields[i].kind == FIELD_YES && !json_is_true(value);
-        if (value != NULL && !no && !(json_is_array(value) && json_array_size(value) == 0))
+        if (value != NULL && !(json_is_array(value) && json_array_size(value) == 0))
             json_object_set_new(out, fields[i].name, value_described(a, &fields[i], value));
     }
     return out;
@@ -173,10 +173,30 @@ static void line_print(bool gsutil, int indent, const char *label, const char *v
     printf("%-*s%s\n", gsutil ? 28 : 31, left, value);
 }
 
+/* gcloud's way: JSON, two spaces in. */
+static void json_print(const char *label, const json_t *value)
+{
+    struct ty_buf b;
+    ty_str text, line;
+    bool more = true;
+    ty_buf_init(&b, 1 << 20);
+    wire_json_dump_pretty(&b, value);
+    printf("  %s:\n", label);
+    for (text = ty_str_trim(ty_buf_str(&b)); more;) {
+        more = ty_str_split(&text, '\n', &line);
+        printf("  " TY_STR_FMT "\n", TY_STR_ARG(line));
+    }
+    ty_buf_clear(&b);
+}
+
 static void metadata_print(bool gsutil, const char *label, const json_t *metadata)
 {
     const char *key;
     json_t *value;
+    if (!gsutil) {
+        json_print(label, metadata);
+        return;
+    }
     line_print(gsutil, 1, label, "");
     json_object_foreach ((json_t *)metadata, key, value)
         line_print(gsutil, 2, key, json_is_string(value) ? json_string_value(value) : "");
@@ -259,6 +279,7 @@ static void bucket_gsutil(struct ty_arena *a, const json_t *bucket)
 static void bucket_gcloud(struct ty_arena *a, const json_t *bucket)
 {
     const json_t *uniform = member_at(bucket, "iamConfiguration.uniformBucketLevelAccess.enabled");
+    const json_t *prevention = member_at(bucket, "iamConfiguration.publicAccessPrevention");
     const struct {
         const char *label, *value;
     } lines[] = {
@@ -274,15 +295,19 @@ static void bucket_gcloud(struct ty_arena *a, const json_t *bucket)
         {"Default KMS Key", "None"},
         {"Time Created", storage_second(a, wire_json_get_str(bucket, "timeCreated"))},
         {"Time Updated", storage_second(a, wire_json_get_str(bucket, "updated"))},
+        {"Generation", ty_cstr(a, wire_json_get_str(bucket, "generation"))},
         {"Metageneration", ty_cstr(a, wire_json_get_str(bucket, "metageneration"))},
         {"Bucket Policy Only Enabled",
          uniform != NULL ? (json_is_true(uniform) ? "True" : "False") : NULL},
-        {"ACL", "[]"},
+        {"Public Access Prevention", prevention != NULL ? ty_cstr(a, text_of(prevention)) : NULL},
     };
     printf("gs://" TY_STR_FMT "/:\n", TY_STR_ARG(wire_json_get_str(bucket, "name")));
     for (size_t i = 0; i < TY_COUNT(lines); i++)
         if (lines[i].value != NULL)
             line_print(false, 1, lines[i].label, lines[i].value);
+    if (json_object_get(bucket, "softDeletePolicy") != NULL)
+        json_print("Soft Delete Policy", json_object_get(bucket, "softDeletePolicy"));
+    line_print(false, 1, "ACL", "[]");
 }
 
 void storage_bucket_full(const struct storage *s, const json_t *bucket)

@@ -278,7 +278,12 @@ static ty_err expand_disk(struct storage *s, const struct storage_url *url, bool
     char *path = ty_cstr(refs->arena, url->name);
     struct stat st;
     size_t stars = two_stars_at(url->name);
-    if (url->stream || lstat(path, &st) == 0) { /* what is there is meant, wildcard or not */
+    if (url->stream) {
+        struct storage_ref ref = {.kind = STORAGE_IS_OBJECT, .url = *url, .size = -1};
+        storage_refs_add(refs, &ref);
+        return TY_OK;
+    }
+    if (lstat(path, &st) == 0) { /* what is there is meant, wildcard or not */
         ref_add_file(refs, url->name);
         return TY_OK;
     }

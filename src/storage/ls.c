@@ -33,7 +33,7 @@ static void found_add(struct lister *l, const char *type, const char *url, const
     json_t *item = json_object();
     json_object_set_new(item, "url", json_string(url));
     json_object_set_new(item, "type", json_string(type));
-    if (metadata != NULL && (l->o->list_full || l->o->list_long))
+    if (metadata != NULL)
         json_object_set(item, "metadata", (json_t *)metadata);
     json_array_append_new(l->found, item);
 }
@@ -52,7 +52,7 @@ static ty_err show_object(void *arg, const struct storage_object *o)
     struct lister *l = arg;
     struct ty_arena a = {0};
     struct storage_url url = {.cloud = true, .bucket = o->bucket, .name = o->name};
-    if (l->o->all_versions)
+    if (l->o->all_versions || l->found != NULL)
         url.generation = o->generation;
     const char *text = storage_url_text(&a, &url);
     l->objects++;

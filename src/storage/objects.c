@@ -54,11 +54,8 @@ static ty_err cat_word(struct storage_conn *c, const struct storage_options *o, 
     for (size_t i = 0; i < refs.count && err == TY_OK; i++) {
         const struct storage_url *url = &refs.items[i].url;
         const char *text = storage_url_text(c->s->arena, url);
-        if (o->cat_headers && c->s->style == STORAGE_GSUTIL) {
-            fprintf(stderr, "%s==> %s <==\n", i > 0 ? "\n" : "", text);
-        } else if (o->cat_headers) {
-            printf("==> %s <==\n", text);
-        }
+        if (o->cat_headers)
+            fprintf(stderr, "==> %s <==\n", text);
         if (!url->cloud)
             err = storage_fail(c->s, TY_INVALID_ARGUMENT,
                                "cat command only works with Cloud URLs: %s", word);

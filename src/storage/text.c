@@ -34,12 +34,9 @@ static void say_how_to_bring(const struct storage_conn *c)
     int n = (int)c->bucket.len;
     const char *b = c->bucket.ptr;
     fprintf(stderr,
-            "gs://%.*s is not a bucket of this machine. To bring its data in, where Google can be "
-            "reached:\n"
-            "  gcloud storage cp -r 'gs://%.*s/FOLDER' .\n"
-            "then here:\n"
-            "  trainyard storage buckets create gs://%.*s\n"
-            "  trainyard storage cp -r FOLDER gs://%.*s/\n",
+            "gs://%.*s is not a bucket of this machine; trainyard storage buckets create gs://%.*s "
+            "makes it.\nTo bring data of Google's in: gcloud storage cp -r gs://%.*s/FOLDER . in a "
+            "shell that reaches Google, then trainyard storage cp -r FOLDER gs://%.*s/\n",
             n, b, n, b, n, b, n, b);
 }
 
