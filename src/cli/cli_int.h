@@ -263,6 +263,7 @@ int cli_backup(struct cli *c);
 int cli_restore(struct cli *c);
 int cli_doctor(struct cli *c);
 int cli_storage(struct cli *c);
+int cli_tensorboard(struct cli *c);
 int cli_version(struct cli *c);
 int cli_help_show(struct cli *c);
 /* ---- storage.c ---- */

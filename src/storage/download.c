@@ -7,6 +7,7 @@
  * because the hashes are of that, and is unpacked here. */
 #include "storage/storage_int.h"
 
+#include <sys/file.h>
 #include <zlib.h>
 
 enum { TRIES = 8, FIRST_PAUSE_MS = 100, PIECE_BYTES = 128 * 1024, TRACKER_BYTES = 4096 };
@@ -19,6 +20,7 @@ struct download {
     struct storage_progress *progress;
     const char *path, *partial, *tracker, *identity;
     int fd;
+    bool others;  /* another copy writes the partial file */
     int64_t have; /* bytes in the partial file, all in the digest */
     struct storage_digest digest;
 };
@@ -80,9 +82,17 @@ static ty_err partial_open(struct download *d)
     bool ours = d->tracker != NULL &&
                 ty_file_read(AT_FDCWD, d->tracker, TRACKER_BYTES, d->arena, &text) == TY_OK &&
                 ty_str_is(text, d->identity);
-    d->fd = open(d->partial, O_RDWR | O_CREAT | O_CLOEXEC | (ours ? 0 : O_TRUNC), 0666);
+    d->fd = open(d->partial, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (d->fd < 0)
         return ty_fail_errno(errno, "cannot create '%s'", d->partial);
+    d->others = flock(d->fd, LOCK_EX | LOCK_NB) != 0;
+    if (d->others)
+        return ty_fail(TY_ABORTED,
+                       "'%s' is being written by another copy; is the same name given "
+                       "twice?",
+                       d->path);
+    if (!ours && ftruncate(d->fd, 0) != 0)
+        return ty_fail_errno(errno, "cannot cut '%s'", d->partial);
     while ((n = read(d->fd, piece, sizeof(piece))) > 0) {
         storage_digest_add(&d->digest, (ty_str){piece, (size_t)n});
         d->have += n;
@@ -220,6 +230,16 @@ static ty_err download_finish(struct download *d)
     return err == TY_OK ? ty_rename_at(AT_FDCWD, d->partial, d->path) : err;
 }
 
+/* A small one has a name of its own, because several may go to one file; the last one stays. */
+static const char *partial_name(struct ty_arena *a, const char *path, int64_t size)
+{
+    uint32_t random;
+    if (size >= STORAGE_RESUMABLE_BYTES)
+        return ty_format(a, "%s_.gstmp", path);
+    ty_random(&random, sizeof(random));
+    return ty_format(a, "%s_%08" PRIx32 "_.gstmp", path, random);
+}
+
 ty_err storage_download(struct storage_conn *c, struct ty_arena *a, const struct storage_copy *copy,
                         struct storage_progress *p)
 {
@@ -230,7 +250,7 @@ ty_err storage_download(struct storage_conn *c, struct ty_arena *a, const struct
     c->bucket = copy->from.bucket;
     d.object = copy->object;
     d.path = ty_cstr(a, copy->to.name);
-    d.partial = ty_format(a, "%s_.gstmp", d.path);
+    d.partial = partial_name(a, d.path, d.object->size);
     storage_digest_init(&d.digest);
     err = folders_make(a, d.path);
     if (err == TY_OK)
@@ -241,8 +261,8 @@ ty_err storage_download(struct storage_conn *c, struct ty_arena *a, const struct
         err = download_finish(&d);
     if (d.fd >= 0)
         close(d.fd);
-    bool keep = err == TY_UNAVAILABLE || err == TY_DEADLINE_EXCEEDED;
-    if (d.fd >= 0 && err != TY_OK && !(keep && d.tracker != NULL))
+    bool keep = err == TY_UNAVAILABLE || err == TY_DEADLINE_EXCEEDED || d.others;
+    if (d.fd >= 0 && err != TY_OK && !d.others && !(keep && d.tracker != NULL))
         unlink(d.partial);
     if (d.tracker != NULL && !keep)
         unlink(d.tracker);

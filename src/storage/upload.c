@@ -356,10 +356,13 @@ static const char *session_remembered(struct upload *u, int64_t *ret_received)
         text.len == 0 || text.ptr[0] != '/')
         return NULL;
     const char *session = ty_cstr(u->arena, text);
-    if (session_ask(u, session, &reply, ret_received) != TY_OK || reply.status != 308 ||
-        *ret_received > u->size)
-        return NULL;
-    return session;
+    ty_err err = session_ask(u, session, &reply, ret_received);
+    /* The server may still have the connection of the run that was cut. */
+    for (int attempt = 0; attempt < TRIES && is_worth_another(err, &reply); attempt++) {
+        pause_before(attempt);
+        err = session_ask(u, session, &reply, ret_received);
+    }
+    return err == TY_OK && reply.status == 308 && *ret_received <= u->size ? session : NULL;
 }
 
 /* Send until it is whole; after a failure ask where to go on. *ret_lost: the session is gone. */
@@ -453,10 +456,11 @@ static ty_err stream_send(struct upload *u, const char *session, ty_str piece, i
         const char *total = last ? ty_format(u->arena, "%" PRId64, end) : "*";
         struct http_exchange x = {
             .method = HTTP_PUT, .target = session, .body = rest, .idle_ms = STORAGE_IDLE_MS};
-        x.headers = rest.len > 0
-                        ? ty_format(u->arena, "Content-Range: bytes %" PRId64 "-%" PRId64 "/%s\r\n",
-                                    from, end - 1, total)
-                        : ty_format(u->arena, "Content-Range: bytes */%s\r\n", total);
+        if (rest.len > 0)
+            x.headers = ty_format(u->arena, "Content-Range: bytes %" PRId64 "-%" PRId64 "/%s\r\n",
+                                  from, end - 1, total);
+        else if (end > 0) /* else nothing at all: a whole, empty body */
+            x.headers = ty_format(u->arena, "Content-Range: bytes */%s\r\n", total);
         err = http_client_exchange(&u->conn->client, u->arena, &x, ret_reply);
         u->conn->status = err == TY_OK ? ret_reply->status : 0;
         if (err == TY_OK && ret_reply->status == 308 && !last && received_of(ret_reply) == end)
