@@ -432,16 +432,16 @@ static ty_err upload_resumable(struct upload *u)
 
 /* ---- standard input ---- */
 
-static ty_err stream_fill(struct upload *u, char *buf, size_t *ret_len)
+/* Fill up to one byte past a piece: what is behind a whole one tells whether it is the last. */
+static ty_err stream_fill(struct upload *u, char *buf, size_t *len)
 {
-    size_t len = 0, n = 1;
-    while (len < STREAM_BYTES && n > 0) {
-        ty_err err = file_read(u, buf + len, STREAM_BYTES - len, &n);
+    size_t n = 1;
+    while (*len < STREAM_BYTES + 1 && n > 0) {
+        ty_err err = file_read(u, buf + *len, STREAM_BYTES + 1 - *len, &n);
         if (err != TY_OK)
             return err;
-        len += n;
+        *len += n;
     }
-    *ret_len = len;
     return TY_OK;
 }
 
@@ -486,17 +486,22 @@ static ty_err upload_stream(struct upload *u)
 {
     const char *session = NULL;
     struct http_reply reply = {0};
-    char *piece = malloc(STREAM_BYTES);
+    char *piece = malloc(STREAM_BYTES + 1);
     ty_assert(piece != NULL);
     int64_t offset = 0;
-    size_t len = STREAM_BYTES;
+    size_t len = 0;
+    bool last = false;
     u->tracker = NULL;
     ty_err err = session_start(u, &session);
-    while (err == TY_OK && len == STREAM_BYTES) {
+    while (err == TY_OK && !last) {
         err = stream_fill(u, piece, &len);
+        last = len <= STREAM_BYTES;
+        size_t whole = last ? len : STREAM_BYTES;
         if (err == TY_OK)
-            err = stream_send(u, session, (ty_str){piece, len}, offset, len < STREAM_BYTES, &reply);
-        offset += (int64_t)len;
+            err = stream_send(u, session, (ty_str){piece, whole}, offset, last, &reply);
+        offset += (int64_t)whole;
+        piece[0] = piece[STREAM_BYTES];
+        len = last ? 0 : 1;
     }
     free(piece);
     return err == TY_OK ? upload_verify(u, &reply) : err;

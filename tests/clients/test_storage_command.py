@@ -85,10 +85,12 @@ def pattern_file(path, size, seed=7):
 
 class Proxy:
     """Forwards connections to the server. `limit`: each connection ends after so many bytes from the client (up) or
-    from the server (down). `change` may alter what comes from the server."""
+    from the server (down). `once`: the first connection that ends is the last one. `change` may alter what comes from
+    the server."""
 
-    def __init__(self, target, context=None, up=None, down=None, change=None):
+    def __init__(self, target, context=None, up=None, down=None, change=None, once=False):
         self.target, self.context, self.up, self.down, self.change = target, context, up, down, change
+        self.once, self.over = once, False
         self.connections = 0
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
@@ -118,6 +120,9 @@ class Proxy:
         other = threading.Thread(target=self.pump, args=(server, client, self.down, self.change), daemon=True)
         other.start()
         self.pump(client, server, self.up, None)
+        if self.once and not self.over:
+            self.over = True
+            self.close()
         other.join(5)
         for s in (client, server):
             s.close()
@@ -144,6 +149,10 @@ class Proxy:
                 pass
 
     def close(self):
+        try:
+            self.listener.shutdown(socket.SHUT_RDWR)  # wakes accept
+        except OSError:
+            pass
         self.listener.close()
 
 
@@ -318,15 +327,20 @@ def test_stdin_survives_a_cut_connection(run, bucket, shared_yard):
 def test_the_next_run_goes_on_where_a_killed_one_stopped(shared_yard, bucket, place, links, run):
     pattern_file(place / "big.bin", 60_000_000)
     environment = {**shared_yard.client_environment()}
-    proxy = Proxy(address(shared_yard), up=30_000_000)
+    proxy = Proxy(address(shared_yard), up=30_000_000, once=True)
     slow = subprocess.Popen([links / "gsutil", "cp", "big.bin", f"{bucket}/big.bin"], cwd=place,
                             env={**environment, "TRAINYARD_URL": proxy.url}, stderr=subprocess.PIPE, text=True)
     uploads = shared_yard.data / "client" / "transfers" / "uploads"
-    shared_yard.wait_for(lambda: proxy.connections >= 2 and uploads.exists() and any(uploads.iterdir()), 30, "an upload")
+    shared_yard.wait_for(lambda: proxy.over, 30, "an upload")
     slow.send_signal(signal.SIGKILL)
     slow.communicate()
     proxy.close()
     assert "matched no objects" in run("ls", f"{bucket}/big.bin", expect=1).stderr
+
+    def received():  # the server notices the cut connection, and writes down how far it is
+        reply = shared_yard.call("PUT", next(uploads.iterdir()).read_text(), b"", {"Content-Range": "bytes */60000000"})
+        return int(reply.headers.get("range", "0-0").rpartition("-")[2])
+    shared_yard.wait_for(lambda: received() > 25_000_000, 30, "the bytes of the killed one")
     sent = Counting(address(shared_yard))
     result = subprocess.run([links / "gsutil", "cp", "big.bin", f"{bucket}/big.bin"], cwd=place, timeout=120,
                             env={**environment, "TRAINYARD_URL": sent.url}, capture_output=True, text=True)
