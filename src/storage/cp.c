@@ -443,7 +443,7 @@ static int copy_words(struct storage *s, const struct storage_options *given, ch
 {
     struct storage_options o = *given;
     struct storage_conn c;
-    struct storage_destination d;
+    struct storage_destination d = {0};
     struct sources src = {0};
     struct storage_copy *copies = NULL;
     size_t copy_count = 0, source_count = count > 0 ? (size_t)count - 1 : 0;

@@ -240,8 +240,8 @@ enum { MAX_DEPTH = 200 };
 static ty_err walk(struct storage_refs *refs, ty_str path, ty_str pattern, bool skip_links,
                    int depth)
 {
-    char **names;
-    size_t count;
+    char **names = NULL;
+    size_t count = 0;
     struct stat st;
     if (depth > MAX_DEPTH)
         return ty_fail(TY_INVALID_ARGUMENT, "'" TY_STR_FMT "' is more than %d folders deep",

@@ -414,7 +414,7 @@ int storage_objects_compose(struct storage *s, const struct storage_options *o, 
         err = storage_fail(s, TY_INVALID_ARGUMENT, "%s does not name an object", words[count - 1]);
     if (err == TY_OK)
         err = compose_sources(&c, o, words, count - 1, &to, sources, &refs);
-    if (err == TY_OK) {
+    if (err == TY_OK && refs.count > 0) {
         ty_str type = refs.items[0].object->content_type;
         if (type.len > 0)
             json_object_set_new(destination, "contentType", json_stringn(type.ptr, type.len));
