@@ -169,7 +169,8 @@ static int run_command(struct cli *c, int argc, char **argv)
         return cli_fail_usage(c);
     }
     ty_str second = ty_str_of(c->command->positional), first;
-    bool two = ty_str_split(&second, ' ', &first), help = c->command->run == cli_help_show;
+    bool many = cli_takes_many(c->command);
+    bool two = ty_str_split(&second, ' ', &first) && !many, help = c->command->run == cli_help_show;
     bool optional = first.len > 0 && first.ptr[0] == '[';
     if (first.len > 0 && !help && !optional &&
         (c->args.positional.len == 0 || (two && !c->args.second.len))) {
@@ -223,12 +224,16 @@ int cli_main(int argc, char **argv)
     c.argc = argc;
     c.argv = argv;
     c.program = c.as_gcloud ? name : program_invocation_name;
-    /* gsutil's words are other ones (cp, ls): none of them is ours yet. */
+    /* gsutil's words are other ones (cp, ls), with a grammar of their own. */
+    bool known = false;
     c.command = gsutil ? NULL : cli_command_find(argc, argv, is_word);
     for (int i = 0; i < argc; i++)
         if (!is_word[i])
             rest[count++] = argv[i];
-    status = c.command == NULL ? run_unknown(&c, name, argc, argv) : run_command(&c, count, rest);
+    status = gsutil ? cli_gsutil(&c, &known) : 0;
+    if (!known)
+        status =
+            c.command == NULL ? run_unknown(&c, name, argc, argv) : run_command(&c, count, rest);
     if (c.connect != NULL)
         http_client_close(&c.client);
     if (fflush(stdout) != 0 && status == CLI_OK) {

@@ -12,8 +12,9 @@
  *   text.c    text of others, for a terminal
  *   pick.c    which job is meant
  *   watch.c   list --watch
- *   jobs.c, logs.c, why.c, usage.c, config.c, completion.c, env.c, runtimes.c, backup.c, doctor.c   the
- * commands */
+ *   storage.c  storage and gsutil, which src/storage does
+ *   jobs.c, logs.c, why.c, usage.c, config.c, completion.c, env.c, runtimes.c, backup.c, doctor.c
+ * the commands */
 #ifndef TY_CLI_INT_H
 #define TY_CLI_INT_H
 
@@ -52,7 +53,9 @@ struct cli_args {
     struct cli_value *first, **tail;
     ty_str positional; /* for help: all words, joined by a space */
     ty_str second;     /* of a command with two */
-    char **rest;       /* what follows "--", of a command that takes it */
+    char **words;      /* all of them, of a command that takes any number */
+    int word_count;
+    char **rest; /* what follows "--", of a command that takes it */
     int rest_count;
 };
 
@@ -99,6 +102,8 @@ void cli_settings_help(struct ty_buf *b); /* every setting of config.def */
 
 /* ---- flags.c ---- */
 
+/* Does it take any number of arguments? */
+bool cli_takes_many(const struct cli_command *cmd);
 /* Parse what follows the command's words. TY_INVALID_ARGUMENT with a sentence for the user. */
 TY_NODISCARD ty_err cli_args_parse(struct ty_arena *a, const struct cli_command *cmd, int argc,
                                    char **argv, struct cli_args *ret_args);
@@ -257,8 +262,16 @@ int cli_runtimes_remove(struct cli *c);
 int cli_backup(struct cli *c);
 int cli_restore(struct cli *c);
 int cli_doctor(struct cli *c);
+int cli_storage(struct cli *c);
+int cli_tensorboard(struct cli *c);
 int cli_version(struct cli *c);
 int cli_help_show(struct cli *c);
+/* ---- storage.c ---- */
+
+/* Called as gsutil: its whole command line. *ret_known is false, and nothing has been done, if that
+ * is none of ours. */
+int cli_gsutil(struct cli *c, bool *ret_known);
+
 /* ---- why.c ---- */
 
 /* The answer of the server's why route, for people. */

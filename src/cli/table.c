@@ -13,11 +13,14 @@
     static const struct cli_flag name##_flags[] = {
 #define ELSEWHERE(name, words, positional, summary, details)                                       \
     static const struct cli_flag name##_flags[] = {
+#define STORAGE(words, name, positional, summary, details)                                         \
+    static const struct cli_flag storage_##name##_flags[] = {
 #include "cli/commands.def"
 #undef FLAG
 #undef END
 #undef COMMAND
 #undef ELSEWHERE
+#undef STORAGE
 
 #define FLAG(...)
 #define END
@@ -25,6 +28,8 @@
     {words, positional, summary, details, name##_flags, cli_##name},
 #define ELSEWHERE(name, words, positional, summary, details)                                       \
     {words, positional, summary, details, name##_flags, NULL},
+#define STORAGE(words, name, positional, summary, details)                                         \
+    {"storage " words, positional, summary, details, storage_##name##_flags, cli_storage},
 const struct cli_command cli_commands[] = {
 #include "cli/commands.def"
 };
@@ -32,10 +37,12 @@ const size_t cli_command_count = TY_COUNT(cli_commands);
 #undef GLOBAL
 #undef COMMAND
 #undef ELSEWHERE
+#undef STORAGE
 
 #define GLOBAL(...) {__VA_ARGS__},
 #define COMMAND(name, words, positional, summary, details)
 #define ELSEWHERE(name, words, positional, summary, details)
+#define STORAGE(words, name, positional, summary, details)
 const struct cli_flag cli_globals[] = {
 #include "cli/commands.def"
     {NULL, CLI_BOOL, NULL, NULL}};

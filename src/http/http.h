@@ -165,7 +165,22 @@ struct http_client {
 };
 struct http_reply {
     int status;
-    ty_str body; /* in the caller's arena */
+    ty_str body;                /* in the caller's arena */
+    struct http_param *headers; /* only of http_client_exchange; in the caller's arena */
+};
+/* A call with headers of its own and bodies that are never whole in memory. */
+struct http_exchange {
+    enum http_method method;
+    const char *target;
+    const char *headers; /* whole lines "Name: value\r\n", or NULL */
+    ty_str body;
+    /* Set: the request's body instead, `body_bytes` long. Each call puts at least one byte. */
+    ty_err (*read)(void *arg, char *buf, size_t max, size_t *ret_len);
+    int64_t body_bytes;
+    /* Set: gets the body of an answer 200 or 206, of any size; others are in the reply. */
+    ty_err (*sink)(void *arg, ty_str bytes);
+    void *arg;
+    int64_t idle_ms; /* how long nothing may move */
 };
 /* `url` is http://HOST:PORT or unix:/path. Other schemes and non-loopback hosts:
  * TY_INVALID_ARGUMENT. */
@@ -177,6 +192,13 @@ void http_client_close(struct http_client *c);
 TY_NODISCARD ty_err http_client_call(struct http_client *c, struct ty_arena *a,
                                      enum http_method method, const char *target, ty_str body,
                                      int64_t timeout_ms, struct http_reply *ret_reply);
+/* The same for an exchange. What `read` and `sink` return other than TY_OK ends it and is returned.
+ */
+TY_NODISCARD ty_err http_client_exchange(struct http_client *c, struct ty_arena *a,
+                                         const struct http_exchange *x,
+                                         struct http_reply *ret_reply);
+/* The first header of that name in an exchange's reply, in any case; empty when absent. */
+ty_str http_reply_header(const struct http_reply *reply, const char *name);
 /* The error in a reply of status >= 400, as a ty_err with the server's own message. */
 TY_NODISCARD ty_err http_reply_fail(const struct http_reply *reply);
 

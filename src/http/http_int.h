@@ -312,6 +312,10 @@ struct reply_parser {
     size_t left;        /* bytes of the body or chunk still to come */
     size_t head_bytes;  /* of status line, headers and trailers so far */
     struct ty_buf body; /* limit HTTP_RESPONSE_BYTES */
+    /* May be set: headers are told; the body of 200 and 206 goes to `sink`, without a limit. */
+    void (*header)(void *arg, ty_str name, ty_str value);
+    ty_err (*sink)(void *arg, ty_str bytes);
+    void *header_arg, *sink_arg;
 };
 void reply_parser_init(struct reply_parser *p, bool head);
 void reply_parser_clear(struct reply_parser *p);

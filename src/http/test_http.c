@@ -404,16 +404,17 @@ static void reply_cut_short(void **state)
 static void reply_fail_takes_the_servers_words(void **state)
 {
     (void)state;
-    struct http_reply r = {409, TY_STR("{\"error\":{\"code\":409,\"message\":\"job 'x' "
-                                       "exists\",\"status\":\"ALREADY_EXISTS\"}}")};
+    struct http_reply r = {.status = 409,
+                           .body = TY_STR("{\"error\":{\"code\":409,\"message\":\"job 'x' "
+                                          "exists\",\"status\":\"ALREADY_EXISTS\"}}")};
     assert_err(TY_ALREADY_EXISTS, http_reply_fail(&r));
     assert_string_equal(ty_err_message(), "job 'x' exists");
-    r = (struct http_reply){503, TY_STR("<html>busy</html>")};
+    r = (struct http_reply){.status = 503, .body = TY_STR("<html>busy</html>")};
     assert_err(TY_UNAVAILABLE, http_reply_fail(&r));
     assert_string_equal(ty_err_message(), "the server answered with status 503: <html>busy</html>");
-    r = (struct http_reply){404, TY_STR("{\"error\":{\"status\":\"OK\"}}")};
+    r = (struct http_reply){.status = 404, .body = TY_STR("{\"error\":{\"status\":\"OK\"}}")};
     assert_err(TY_NOT_FOUND, http_reply_fail(&r));
-    r = (struct http_reply){418, TY_STR("[1]")};
+    r = (struct http_reply){.status = 418, .body = TY_STR("[1]")};
     assert_err(TY_INVALID_ARGUMENT, http_reply_fail(&r));
 }
 

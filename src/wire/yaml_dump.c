@@ -49,10 +49,19 @@ static bool is_any_of(ty_str s, const char *const *words)
     return *words != NULL;
 }
 
+/* "...+0000": gcloud's storage times; to YAML a zone has a colon, so this is no time. */
+static bool ends_in_plain_zone(ty_str s)
+{
+    for (size_t i = s.len - 4; i < s.len; i++)
+        if (s.ptr[i] < '0' || s.ptr[i] > '9')
+            return false;
+    return s.len > 15 && (s.ptr[s.len - 5] == '+' || s.ptr[s.len - 5] == '-');
+}
+
 /* Starts like 2024-01-01 with nothing, or a time, behind it. */
 static bool looks_like_date(ty_str s)
 {
-    if (s.len < 10)
+    if (s.len < 10 || ends_in_plain_zone(s))
         return false;
     for (size_t i = 0; i < 10; i++) {
         bool dash = i == 4 || i == 7;
