@@ -4,6 +4,7 @@ import pathlib
 import shutil
 
 import pytest
+from gcloud_warm import WarmGcloud
 from yard import TOP
 
 
@@ -29,3 +30,10 @@ def sdk_python():
     if not path.exists():
         pytest.skip("google-cloud-aiplatform could not be installed (build/venv-sdk.log)")
     return path
+
+
+@pytest.fixture(scope="module")
+def warm_gcloud(gcloud, shared_yard):
+    """Real gcloud on the file's yard, loaded once: for tests that call it often."""
+    with WarmGcloud(gcloud, shared_yard) as run:
+        yield run
