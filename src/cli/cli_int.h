@@ -128,8 +128,12 @@ TY_NODISCARD ty_err cli_flags_expand(struct ty_arena *a, const struct cli_comman
  * none. Errors are wrong use. */
 TY_NODISCARD ty_err cli_pools_from_flags(struct ty_arena *a, const struct cli_args *args,
                                          json_t **ret_pools);
+/* A YAML file called `path`, read as gcloud reads it. What is odd about it is said on stderr. */
+TY_NODISCARD ty_err cli_yaml_parse(ty_str text, const char *path, json_t **ret_value);
 /* A CustomJobSpec from the text of a --config file called `path`. */
 TY_NODISCARD ty_err cli_spec_from_yaml(ty_str text, const char *path, json_t **ret_spec);
+/* What gcloud asks of the pools of such a file, if they are not replaced by flags. */
+TY_NODISCARD ty_err cli_spec_check(const json_t *spec);
 /* The body of a create call: `spec` (may be NULL) with flags laid over it. Takes over both. */
 TY_NODISCARD ty_err cli_job_build(struct ty_arena *a, const struct cli_args *args, json_t *spec,
                                   json_t *pools, json_t **ret_body);

@@ -131,7 +131,10 @@ static int create_body(struct cli *c, json_t **ret_body)
     }
     if (cli_arg(&c->args, "config").len > 0) {
         ty_err err = config_load(c, &spec);
+        if (err == TY_OK && pools == NULL)
+            err = cli_spec_check(spec);
         if (err != TY_OK) {
+            json_decref(spec);
             json_decref(pools);
             return cli_fail(c, err);
         }

@@ -235,12 +235,111 @@ ty_err cli_pools_from_flags(struct ty_arena *a, const struct cli_args *args, jso
 
 /* ---- the file, and the whole ---- */
 
+ty_err cli_yaml_parse(ty_str text, const char *path, json_t **ret_value)
+{
+    struct ty_buf warnings;
+    ty_buf_init(&warnings, 1 << 16);
+    ty_err err = wire_yaml11_parse(text, &warnings, ret_value);
+    for (ty_str rest = ty_buf_str(&warnings), line; ty_str_split(&rest, '\n', &line);)
+        fprintf(stderr, "WARNING: '%s', " TY_STR_FMT "\n", path, TY_STR_ARG(line));
+    ty_buf_clear(&warnings);
+    return err != TY_OK ? ty_wrap(err, "'%s'", path) : TY_OK;
+}
+
+/* Fields that gcloud, which knows the type of each, does not send as they stand in the file: one
+ * value for a list is a list of one, an empty list is nothing, ' 2 ' is 2 and 1.0 no whole number.
+ * It does that for names in camelCase only; others it sends on as they are. */
+enum field_kind { FIELD_LIST, FIELD_INT };
+static const struct spec_field {
+    const char *path; /* of a pool, or of the spec */
+    enum field_kind kind;
+    bool of_pool;
+} spec_fields[] = {
+    {"workerPoolSpecs", FIELD_LIST, false},
+    {"reservedIpRanges", FIELD_LIST, false},
+    {"models", FIELD_LIST, false},
+    {"replicaCount", FIELD_INT, true},
+    {"machineSpec.acceleratorCount", FIELD_INT, true},
+    {"diskSpec.bootDiskSizeGb", FIELD_INT, true},
+    {"nfsMounts", FIELD_LIST, true},
+    {"containerSpec.command", FIELD_LIST, true},
+    {"containerSpec.args", FIELD_LIST, true},
+    {"containerSpec.env", FIELD_LIST, true},
+    {"pythonPackageSpec.packageUris", FIELD_LIST, true},
+    {"pythonPackageSpec.args", FIELD_LIST, true},
+    {"pythonPackageSpec.env", FIELD_LIST, true},
+};
+
+static ty_err field_normalise(json_t *object, const struct spec_field *f)
+{
+    ty_str rest = ty_str_of(f->path), head;
+    char name[64];
+    while (ty_str_split(&rest, '.', &head)) {
+        snprintf(name, sizeof(name), TY_STR_FMT, TY_STR_ARG(head));
+        object = json_object_get(object, name);
+    }
+    snprintf(name, sizeof(name), TY_STR_FMT, TY_STR_ARG(head));
+    json_t *value = json_object_get(object, name);
+    if (value == NULL)
+        return TY_OK;
+    if (f->kind == FIELD_INT && json_is_real(value))
+        return ty_fail(TY_INVALID_ARGUMENT, "%s: must be a whole number, not %g", f->path,
+                       json_real_value(value));
+    if (f->kind == FIELD_INT && json_is_string(value)) {
+        ty_str number = ty_str_trim(ty_str_of(json_string_value(value)));
+        json_object_set_new(object, name, json_stringn(number.ptr, number.len));
+    }
+    if (f->kind == FIELD_LIST && json_is_array(value) && json_array_size(value) == 0)
+        json_object_del(object, name);
+    else if (f->kind == FIELD_LIST && !json_is_array(value) && !json_is_null(value))
+        json_object_set_new(object, name, json_pack("[O]", value));
+    return TY_OK;
+}
+
+static ty_err spec_normalise(json_t *spec)
+{
+    json_t *pool;
+    size_t at;
+    ty_err err = TY_OK;
+    for (size_t i = 0; i < TY_COUNT(spec_fields) && err == TY_OK; i++)
+        if (!spec_fields[i].of_pool)
+            err = field_normalise(spec, &spec_fields[i]);
+    json_array_foreach (json_object_get(spec, "workerPoolSpecs"), at, pool) {
+        for (size_t i = 0; i < TY_COUNT(spec_fields) && err == TY_OK; i++)
+            if (spec_fields[i].of_pool)
+                err = field_normalise(pool, &spec_fields[i]);
+    }
+    return err;
+}
+
+static bool has_text(const json_t *object, const char *key)
+{
+    return wire_json_get_str(object, key).len > 0;
+}
+
+ty_err cli_spec_check(const json_t *spec)
+{
+    json_t *pool;
+    size_t at;
+    json_array_foreach (json_object_get(spec, "workerPoolSpecs"), at, pool) {
+        const json_t *package = json_object_get(pool, "pythonPackageSpec");
+        bool python = has_text(package, "executorImageUri") || has_text(package, "pythonModule");
+        bool image = has_text(json_object_get(pool, "containerSpec"), "imageUri");
+        if (json_is_object(pool) && python == image)
+            return ty_fail(TY_INVALID_ARGUMENT,
+                           "workerPoolSpecs[%zu]: exactly one of fields [pythonPackageSpec, "
+                           "containerSpec] is required, with its image (names are in camelCase)",
+                           at);
+    }
+    return TY_OK;
+}
+
 ty_err cli_spec_from_yaml(ty_str text, const char *path, json_t **ret_spec)
 {
     json_t *spec;
-    ty_err err = wire_yaml_parse(text, &spec);
+    ty_err err = cli_yaml_parse(text, path, &spec);
     if (err != TY_OK)
-        return ty_wrap(err, "'%s'", path);
+        return err;
     if (!json_is_object(spec)) {
         json_decref(spec);
         return ty_fail(TY_INVALID_ARGUMENT,
@@ -256,11 +355,10 @@ ty_err cli_spec_from_yaml(ty_str text, const char *path, json_t **ret_spec)
             "under 'jobSpec', and give the rest by flags (--display-name, --labels)",
             path);
     }
-    json_t *pools = field_get(spec, "workerPoolSpecs");
-    if (json_is_object(pools)) { /* Google's own example gives one pool as a mapping */
-        json_t *list = json_array();
-        json_array_append(list, pools);
-        field_set(spec, "workerPoolSpecs", list);
+    err = spec_normalise(spec);
+    if (err != TY_OK) {
+        json_decref(spec);
+        return ty_wrap(err, "'%s'", path);
     }
     *ret_spec = spec;
     return TY_OK;

@@ -60,9 +60,9 @@ STYLES = [
     ("json", '{"workerPoolSpecs": [{"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": "1", '
              '"containerSpec": {"imageUri": "host", "command": ["echo", "a\\u00e9\\n"]}}]}'),
     ("json-with-tabs", '{\n\t"workerPoolSpecs": [\n\t\t{"machineSpec": {"machineType": "n1-standard-4"},\n'
-                       '\t\t"replicaCount": 1, "containerSpec": {"imageUri": "host"}}]\n}\n'),
+                       '\t\t"replicaCount": 1, "containerSpec": {"imageUri": "host", "command": ["ls"]}}]\n}\n'),
     ("json-trailing-comma", '{"workerPoolSpecs": [{"replicaCount": 1, "machineSpec": {"machineType": "n1-standard-4"}, '
-                            '"containerSpec": {"imageUri": "host",}},],}'),
+                            '"containerSpec": {"imageUri": "host", "command": ["ls"],}},],}'),
     ("list-indented", PLAIN.replace("\n", "\n  ").rstrip() + "\n"),
     ("four-spaces", PLAIN.replace("  ", "    ").replace("- ", "-   ")),
     ("document-start", "---\n" + PLAIN),
@@ -290,20 +290,20 @@ REUSE = [
     ("anchor-and-alias", "workerPoolSpecs:\n- &chief\n" + indent(PLAIN.split("\n", 1)[1], 0).replace("- ", "  ", 1)
      + "- *chief\n"),
     ("anchor-scalar", PLAIN.replace("replicaCount: 1", "replicaCount: &n 1") + "  # again\n- machineSpec: {machineType: e2-standard-4}\n"
-     "  replicaCount: *n\n  containerSpec: {imageUri: host}\n"),
+     "  replicaCount: *n\n  containerSpec: {imageUri: host, command: [ls]}\n"),
     ("anchor-machine", PLAIN.replace("machineSpec:\n", "machineSpec: &m\n")
-     + "- machineSpec: *m\n  replicaCount: 2\n  containerSpec: {imageUri: host}\n"),
+     + "- machineSpec: *m\n  replicaCount: 2\n  containerSpec: {imageUri: host, command: [ls]}\n"),
     ("merge-key", "workerPoolSpecs:\n- &p {machineSpec: {machineType: n1-standard-4}, replicaCount: 1, "
-     "containerSpec: {imageUri: host}}\n- <<: *p\n  replicaCount: 3\n"),
+     "containerSpec: {imageUri: host, command: [ls]}}\n- <<: *p\n  replicaCount: 3\n"),
     ("merge-key-first-wins", "workerPoolSpecs:\n- &p {machineSpec: {machineType: n1-standard-4}, replicaCount: 1, "
-     "containerSpec: {imageUri: host}}\n- replicaCount: 2\n  <<: *p\n"),
+     "containerSpec: {imageUri: host, command: [ls]}}\n- replicaCount: 2\n  <<: *p\n"),
     ("merge-list", "workerPoolSpecs:\n- &a {machineSpec: &m {machineType: n1-standard-4}, replicaCount: 1, containerSpec: &c "
-     "{imageUri: host}}\n- <<: [{replicaCount: 2}, *a]\n"),
+     "{imageUri: host, command: [ls]}}\n- <<: [{replicaCount: 2}, *a]\n"),
     ("merge-inline", pool("<<: {diskSpec: {bootDiskSizeGb: 100}}")),
     ("merge-text", pool("<<: x")),
     ("merge-quoted", pool("'<<': {diskSpec: {bootDiskSizeGb: 100}}")),
     ("template-at-top", "x-pool: &p\n  machineSpec: {machineType: n1-standard-4}\n  replicaCount: 1\n"
-     "  containerSpec: {imageUri: host}\nworkerPoolSpecs:\n- *p\n"),
+     "  containerSpec: {imageUri: host, command: [ls]}\nworkerPoolSpecs:\n- *p\n"),
     ("alias-unknown", PLAIN.replace("replicaCount: 1", "replicaCount: *n")),
     ("alias-later", PLAIN.replace("replicaCount: 1", "replicaCount: *n") + "reservedIpRanges: [&n a]\n"),
     ("anchor-twice", spec("args: [&x a, &x b, *x]")),
