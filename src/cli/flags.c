@@ -272,11 +272,6 @@ ty_err cli_dict_split(struct ty_arena *a, const char *flag, ty_str text,
                            "needs another delimiter: ^|^key=a,b|key=c)",
                            flag, TY_STR_ARG(i->value));
         i->value = value;
-        for (struct cli_item *k = items; k != i; k = k->next)
-            if (ty_str_eq(k->key, i->key))
-                return ty_fail(TY_INVALID_ARGUMENT,
-                               "argument --%s: '" TY_STR_FMT "' is there twice", flag,
-                               TY_STR_ARG(i->key));
     }
     *ret_items = items;
     return TY_OK;

@@ -136,21 +136,31 @@ static ty_err pool_values(struct ty_arena *a, ty_str text, ty_str ret_values[POO
     return TY_OK;
 }
 
+/* What does not go together, in gcloud's order: TY_FAILED_PRECONDITION, for exit status 1. */
 static ty_err pool_check(const ty_str v[POOL_KEYS])
 {
-    int64_t n;
-    if ((v[POOL_CONTAINER_IMAGE].len > 0) == (v[POOL_EXECUTOR_IMAGE].len > 0))
-        return ty_fail(TY_INVALID_ARGUMENT,
-                       "argument --worker-pool-spec: exactly one of keys [executor-image-uri, "
-                       "container-image-uri] is required");
-    if ((v[POOL_EXECUTOR_IMAGE].len > 0) != (v[POOL_PYTHON_MODULE].len > 0))
-        return ty_fail(TY_INVALID_ARGUMENT, "argument --worker-pool-spec: 'python-module' and "
-                                            "'executor-image-uri' go together");
-    if (v[POOL_ACCELERATOR_COUNT].len > 0 && v[POOL_ACCELERATOR_TYPE].len == 0)
-        return ty_fail(TY_INVALID_ARGUMENT,
-                       "argument --worker-pool-spec: 'accelerator-count' needs "
-                       "'accelerator-type'");
+    bool image = v[POOL_CONTAINER_IMAGE].len > 0, executor = v[POOL_EXECUTOR_IMAGE].len > 0;
+    bool module = v[POOL_PYTHON_MODULE].len > 0;
+    const char *wrong = NULL;
+    if (v[POOL_MACHINE_TYPE].len == 0)
+        wrong = "key [machine-type] is required";
+    else if (v[POOL_ACCELERATOR_COUNT].len > 0 && v[POOL_ACCELERATOR_TYPE].len == 0)
+        wrong = "key [accelerator-type] is required with [accelerator-count]";
+    else if (image == executor)
+        wrong = "exactly one of keys [executor-image-uri, container-image-uri] is required";
+    else if (image && module)
+        wrong = "key [python-module] does not go with [container-image-uri]";
+    else if (executor && !module)
+        wrong = "key [python-module] is required with [executor-image-uri]";
+    return wrong == NULL ? TY_OK
+                         : ty_fail(TY_FAILED_PRECONDITION,
+                                   "Invalid value for [--worker-pool-spec]: %s.", wrong);
+}
+
+static ty_err numbers_check(const ty_str v[POOL_KEYS])
+{
     static const int numbers[] = {POOL_REPLICA_COUNT, POOL_ACCELERATOR_COUNT};
+    int64_t n;
     for (size_t i = 0; i < TY_COUNT(numbers); i++)
         if (v[numbers[i]].ptr != NULL &&
             cli_number_parse(pool_keys[numbers[i]], v[numbers[i]], &n) != TY_OK)
@@ -199,6 +209,8 @@ static ty_err pool_new(struct ty_arena *a, ty_str text, json_t **ret_pool)
         return ty_fail(TY_INVALID_ARGUMENT, "argument --worker-pool-spec: is not UTF-8 text");
     ty_err err = pool_values(a, text, v);
     if (err == TY_OK)
+        err = numbers_check(v);
+    if (err == TY_OK)
         err = pool_check(v);
     if (err == TY_OK)
         *ret_pool = pool_build(v);
@@ -216,9 +228,8 @@ ty_err cli_pools_from_flags(struct ty_arena *a, const struct cli_args *args, jso
         if (v->text.len > 0)
             err = pool_new(a, v->text, &pool);
         else if (json_array_size(pools) == 0)
-            err =
-                ty_fail(TY_INVALID_ARGUMENT, "argument --worker-pool-spec: the first one is empty: "
-                                             "a job needs its chief");
+            err = ty_fail(TY_FAILED_PRECONDITION, "Invalid value for [--worker-pool-spec]: the "
+                                                  "first one is empty: a job needs its chief.");
         else
             pool = json_object(); /* an empty one holds the place of its pool */
         if (err == TY_OK)
@@ -419,6 +430,37 @@ static ty_err overlay_fields(const struct cli_args *args, json_t *spec)
     return TY_OK;
 }
 
+/* --kms-key: a full name, or a name with its ring, place and project. */
+static ty_err overlay_key(struct ty_arena *a, const struct cli_args *args, json_t *body)
+{
+    ty_str key = cli_arg(args, "kms-key"), ring = cli_arg(args, "kms-keyring");
+    ty_str place = cli_arg(args, "kms-location"), project = cli_arg(args, "kms-project");
+    bool full = ty_str_starts(key, TY_STR("projects/"));
+    json_t *name = NULL;
+    if (key.len == 0 && ring.len + place.len + project.len > 0)
+        return ty_fail(TY_INVALID_ARGUMENT, "argument --kms-key: must be specified with the other "
+                                            "--kms flags");
+    if (key.len == 0)
+        return TY_OK;
+    if (project.len == 0)
+        project = cli_arg(args, "project");
+    if (!full && (ring.len == 0 || place.len == 0 || project.len == 0))
+        return ty_fail(
+            TY_FAILED_PRECONDITION,
+            "Invalid value for [--kms-key]: give it as projects/P/locations/R/keyRings/K/"
+            "cryptoKeys/N, or with --kms-keyring, --kms-location and --kms-project.");
+    if (!full)
+        key = ty_str_of(ty_format(a,
+                                  "projects/" TY_STR_FMT "/locations/" TY_STR_FMT
+                                  "/keyRings/" TY_STR_FMT "/cryptoKeys/" TY_STR_FMT,
+                                  TY_STR_ARG(project), TY_STR_ARG(place), TY_STR_ARG(ring),
+                                  TY_STR_ARG(key)));
+    ty_err err = text_new("kms-key", key, &name);
+    if (err == TY_OK)
+        json_object_set_new(body, "encryptionSpec", json_pack("{s:o}", "kmsKeyName", name));
+    return err;
+}
+
 ty_err cli_job_build(struct ty_arena *a, const struct cli_args *args, json_t *spec, json_t *pools,
                      json_t **ret_body)
 {
@@ -436,6 +478,8 @@ ty_err cli_job_build(struct ty_arena *a, const struct cli_args *args, json_t *sp
         err = text_new("display-name", cli_arg(args, "display-name"), &name);
     if (err == TY_OK)
         json_object_set_new(body, "displayName", name);
+    if (err == TY_OK)
+        err = overlay_key(a, args, body);
     if (err == TY_OK && cli_arg_given(args, "labels")) {
         err = dict_new(a, args, "labels", &labels);
         if (err == TY_OK)
