@@ -233,10 +233,17 @@ static void add_text(struct ty_arena *a, struct ty_buf *b, const json_t *value, 
 {
     for (size_t i = 0; i < json_array_size(list); i++) {
         struct leaves l = {.arena = a};
-        json_t *kept = item_kept(a, f, json_array_get(list, i));
+        const json_t *item = json_array_get(list, i);
         int width = 0;
-        leaves_add(&l, "", kept);
-        json_decref(kept);
+        if (f->count == 0)
+            leaves_add(&l, "", item);
+        for (size_t k = 0; k < f->count; k++) {
+            json_t *value_there = cli_column_value(a, &f->columns[k], item);
+            if (value_there != NULL)
+                leaves_add(&l, ty_cstr(a, cli_column_heading(a, &f->columns[k], false)),
+                           value_there);
+            json_decref(value_there);
+        }
         for (size_t k = 0; k < l.count; k++)
             width = (int)strlen(l.rows[k].path) > width ? (int)strlen(l.rows[k].path) : width;
         ty_buf_addz(b, json_is_array(value) ? "---\n" : "");

@@ -252,8 +252,7 @@ json_t *cli_json_at(const json_t *value, ty_str path)
         json_t *list = json_array();
         for (size_t i = 0; i < json_array_size(value); i++) {
             json_t *one = cli_json_at(json_array_get(value, i), all ? path : before);
-            if (one != NULL)
-                json_array_append_new(list, one);
+            json_array_append_new(list, one != NULL ? one : json_null());
         }
         return list;
     }
@@ -346,5 +345,8 @@ json_t *cli_columns_keep(struct ty_arena *a, const struct cli_column *columns, s
             kept = more;
         }
     }
-    return kept;
+    if (json_object_size(kept) > 0)
+        return kept;
+    json_decref(kept);
+    return json_null();
 }

@@ -86,9 +86,10 @@ static void add_scalar(struct ty_buf *b, const json_t *v)
         ty_buf_add(b, json_string_value(v), json_string_length(v));
     else if (json_is_boolean(v))
         ty_buf_addz(b, json_is_true(v) ? "True" : "False");
-    else if (json_is_array(v) || json_is_object(v))
-        add_inner(b, v);
-    else if (v != NULL && !json_is_null(v))
+    else if (json_is_array(v) || json_is_object(v)) {
+        if (json_array_size(v) > 0 || json_object_size(v) > 0)
+            add_inner(b, v);
+    } else if (v != NULL && !json_is_null(v))
         wire_json_dump(b, v);
 }
 
