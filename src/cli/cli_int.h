@@ -51,7 +51,7 @@ struct cli_value {
 };
 struct cli_args {
     struct cli_value *first, **tail;
-    ty_str positional; /* for help: all words, joined by a space */
+    ty_str positional; /* for help and completion: all words, joined by a space */
     ty_str second;     /* of a command with two */
 };
 

@@ -100,7 +100,8 @@ static ty_err flag_parse(struct ty_arena *a, const struct cli_command *cmd, int 
 static ty_err positional_parse(struct ty_arena *a, const struct cli_command *cmd, const char *word,
                                struct cli_args *args)
 {
-    if (args->positional.len > 0 && strcmp(cmd->words, "help") == 0) {
+    bool all = strcmp(cmd->words, "help") == 0 || strcmp(cmd->words, "completion") == 0;
+    if (args->positional.len > 0 && all) {
         args->positional =
             ty_str_of(ty_format(a, TY_STR_FMT " %s", TY_STR_ARG(args->positional), word));
         return TY_OK;

@@ -220,7 +220,7 @@ static void commands_wrong_use_is_2(void **state)
                         {"trainyard", "config", "set", "project", "a b"},
                         {"trainyard", "config", "set", "bogus", "a"},
                         {"trainyard", "config", "get"},
-                        {"trainyard", "completion", "fish"},
+                        {"trainyard", "completion", "tcsh"},
                         {"trainyard"}};
     int keep = dup(STDERR_FILENO), none = open("/dev/null", O_WRONLY);
     dup2(none, STDERR_FILENO);

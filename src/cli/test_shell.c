@@ -132,6 +132,26 @@ static void completion_narrows(void **state)
     assert_string_equal(completed("trainyard ai ''"), " custom-jobs ");
 }
 
+/* What zsh and fish are told. */
+static void completion_words(void **state)
+{
+    (void)state;
+    assert_string_equal(PRINTED("trainyard", "completion", "words", "--", "ai", "custom-jobs", "c"),
+                        "create\ncancel\n");
+    assert_string_equal(PRINTED("trainyard", "completion", "words", "--", "ai", ""),
+                        "custom-jobs\n");
+    assert_string_equal(PRINTED("trainyard", "completion", "words", "--", "wh"), "why\n");
+    assert_string_equal(PRINTED("trainyard", "completion", "words", "--", "ai", "custom-jobs",
+                                "list", "--limit=1", "--fo"),
+                        "--format=\n");
+    assert_string_equal(PRINTED("trainyard", "completion", "words", "--", "zzz", ""), "");
+    assert_string_equal(
+        PRINTED("trainyard", "completion", "words", "--", "config", "configurations", "a"),
+        "activate\n");
+    assert_non_null(strstr(PRINTED("trainyard", "completion", "zsh"), "compdef"));
+    assert_non_null(strstr(PRINTED("trainyard", "completion", "fish"), "complete -c trainyard"));
+}
+
 static void settings_file_has_every_setting(void **state)
 {
     (void)state;
@@ -174,6 +194,7 @@ static const struct CMUnitTest tests[] = {
     CLI_TEST("env/has_no_google_host", env_has_no_google_host),
     CLI_TEST("completion/knows_every_command_and_flag", completion_knows_every_command_and_flag),
     CLI_TEST("completion/narrows", completion_narrows),
+    CLI_TEST("completion/words", completion_words),
     CLI_TEST("settings/file_has_every_setting", settings_file_has_every_setting),
 };
 RUN_GROUP(shell)
