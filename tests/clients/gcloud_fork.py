@@ -15,6 +15,7 @@ sys.argv = [os.path.join(ROOT, "lib", "gcloud.py")]
 
 from googlecloudsdk import gcloud_main  # noqa: E402
 from googlecloudsdk.core import log  # noqa: E402
+from googlecloudsdk.core.configurations import named_configs  # noqa: E402
 
 
 def redirect(request):
@@ -25,6 +26,7 @@ def redirect(request):
         os.close(opened)
     sys.stdin, sys.stdout, sys.stderr = (os.fdopen(fd, mode) for fd, mode in ((0, "r"), (1, "w"), (2, "w")))
     log.Reset(sys.stdout, sys.stderr)
+    named_configs.ActivePropertiesFile.Invalidate()  # another configuration may have been activated since
 
 
 def run(argv, create=gcloud_main.CreateCLI):
