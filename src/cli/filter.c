@@ -52,13 +52,16 @@ static void spaces_skip(struct cli_filter *f)
         f->rest = ty_str_drop(f->rest, 1);
 }
 
-static ty_err node_new(struct cli_filter *f, enum node_kind kind, struct node **ret_node)
+/* NULL, with a message recorded: there are too many. */
+static struct node *node_new(struct cli_filter *f, enum node_kind kind)
 {
-    if (++f->nodes > MAX_NODES)
-        return filter_fail(f, "more than 1000 terms");
-    *ret_node = ty_new(f->arena, struct node);
-    (*ret_node)->kind = kind;
-    return TY_OK;
+    if (++f->nodes > MAX_NODES) {
+        (void)!filter_fail(f, "more than 1000 terms");
+        return NULL;
+    }
+    struct node *n = ty_new(f->arena, struct node);
+    n->kind = kind;
+    return n;
 }
 
 /* Take "OR" and the like, if it is a word of its own. */
@@ -162,11 +165,10 @@ static bool op_take(struct cli_filter *f, enum op *ret_op)
 
 static ty_err term_parse(struct cli_filter *f, struct node **ret_node)
 {
-    struct node *term = NULL;
+    struct node *term = node_new(f, NODE_TERM);
     size_t n = 0;
-    ty_err err = node_new(f, NODE_TERM, &term);
-    if (err != TY_OK)
-        return err;
+    if (term == NULL)
+        return TY_INVALID_ARGUMENT;
     term->next = f->terms;
     f->terms = term;
     *ret_node = term;
@@ -181,7 +183,7 @@ static ty_err term_parse(struct cli_filter *f, struct node **ret_node)
             return filter_fail(f, "no key");
         }
         term->key = key;
-        err = wanted_parse(f, term);
+        ty_err err = wanted_parse(f, term);
         bool regex = term->op == OP_RE || term->op == OP_NOT_RE;
         return err == TY_OK && regex ? regex_compile(term) : err;
     }
@@ -199,8 +201,9 @@ static ty_err not_parse(struct cli_filter *f, struct node **ret_node)
         f->rest = ty_str_drop(f->rest, minus ? 1 : 0);
         if (++f->depth > MAX_DEPTH)
             return filter_fail(f, "too deep");
-        ty_err err = node_new(f, NODE_NOT, ret_node);
-        err = err == TY_OK ? not_parse(f, &(*ret_node)->left) : err;
+        struct node *not = node_new(f, NODE_NOT);
+        ty_err err = not != NULL ? not_parse(f, &not ->left) : TY_INVALID_ARGUMENT;
+        *ret_node = not ;
         f->depth--;
         return err;
     }
@@ -224,13 +227,12 @@ static ty_err chain_parse(struct cli_filter *f, enum node_kind kind, const char 
 {
     ty_err err = next(f, ret_node);
     while (err == TY_OK) {
-        struct node *both = NULL;
         spaces_skip(f);
         if (word != NULL ? !word_take(f, word) : f->rest.len == 0 || f->rest.ptr[0] == ')')
             break;
-        err = node_new(f, kind, &both);
-        if (err != TY_OK)
-            break;
+        struct node *both = node_new(f, kind);
+        if (both == NULL)
+            return TY_INVALID_ARGUMENT;
         both->left = *ret_node;
         *ret_node = both;
         err = next(f, &both->right);

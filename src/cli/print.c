@@ -390,9 +390,11 @@ int cli_print(const struct cli *c, const json_t *value, const char *otherwise)
     struct ty_buf b;
     struct format f;
     ty_str text = cli_arg(&c->args, "format");
-    (void)!format_parse(text.len > 0 ? text : ty_str_of(otherwise), &f); /* cli_format_check */
+    ty_err err = format_parse(text.len > 0 ? text : ty_str_of(otherwise), &f);
+    if (err != TY_OK)
+        return cli_fail(c, err);
     json_t *list = json_is_array(value) ? json_incref((json_t *)value) : json_pack("[O]", value);
-    ty_err err = flatten_all(c, &list);
+    err = flatten_all(c, &list);
     bool many = json_is_array(value) || json_array_size(list) != 1;
     json_t *sorted = cli_sort_by_columns(c->arena, f.columns, f.count, list);
     ty_buf_init(&b, PRINT_BYTES);

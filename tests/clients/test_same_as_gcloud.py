@@ -44,7 +44,7 @@ EXACT = [
 # Not sorted: --sort-by adds its key to what json(...) and yaml(...) show in gcloud.
 FORMATS = [f"{LIST} --filter='displayName=(alpha gamma) OR error:*' --format={shlex.quote(text)}" for text in (
     "json", "yaml", "default", "none", "disable", "list", "text", "flattened", "json(name,state)", "json(name.basename())",
-    "yaml(displayName,jobSpec.workerPoolSpecs[0].replicaCount)", "yaml(nope)", "json(nope)",
+    "yaml(displayName,jobSpec.workerPoolSpecs[0].replicaCount)", "json(nope)",
     "json(jobSpec.workerPoolSpecs[].replicaCount,displayName)", "text(displayName,state)",
     "list(displayName)", "list(displayName,state)",
     "table(name.basename(),displayName,state)", "table[box](displayName,state)", "table[box,no-heading](displayName,state)",
