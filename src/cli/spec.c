@@ -323,9 +323,12 @@ static ty_err spec_normalise(json_t *spec)
     return err;
 }
 
-static bool has_text(const json_t *object, const char *key)
+/* Something other than "" and null; what is no text at all is for the server to name. */
+static bool has_value(const json_t *object, const char *key)
 {
-    return wire_json_get_str(object, key).len > 0;
+    const json_t *value = json_object_get(object, key);
+    return value != NULL && !json_is_null(value) &&
+           !(json_is_string(value) && json_string_length(value) == 0);
 }
 
 ty_err cli_spec_check(const json_t *spec)
@@ -334,8 +337,8 @@ ty_err cli_spec_check(const json_t *spec)
     size_t at;
     json_array_foreach (json_object_get(spec, "workerPoolSpecs"), at, pool) {
         const json_t *package = json_object_get(pool, "pythonPackageSpec");
-        bool python = has_text(package, "executorImageUri") || has_text(package, "pythonModule");
-        bool image = has_text(json_object_get(pool, "containerSpec"), "imageUri");
+        bool python = has_value(package, "executorImageUri") || has_value(package, "pythonModule");
+        bool image = has_value(json_object_get(pool, "containerSpec"), "imageUri");
         if (json_is_object(pool) && python == image)
             return ty_fail(TY_INVALID_ARGUMENT,
                            "workerPoolSpecs[%zu]: exactly one of fields [pythonPackageSpec, "
