@@ -48,6 +48,28 @@ ty_str auth_gcloud_property(struct ty_arena *a, const char *gcloud_dir, const ch
 TY_NODISCARD ty_err auth_gcloud_property_set(struct ty_arena *a, const char *gcloud_dir,
                                              const char *section, const char *key, ty_str value);
 
+/* ---- gcloud's named configurations ---- */
+
+/* The one in use: CLOUDSDK_ACTIVE_CONFIG_NAME, or what was activated. */
+ty_str auth_gcloud_active(struct ty_arena *a, const char *gcloud_dir);
+/* All names, sorted, in the arena. */
+TY_NODISCARD ty_err auth_gcloud_configurations(struct ty_arena *a, const char *gcloud_dir,
+                                               ty_str **ret_names, size_t *ret_count);
+/* Make one that leads to the same place as "default" and has no project and region yet.
+ * TY_ALREADY_EXISTS. `name` must be a file name: letters, digits and '-'. */
+TY_NODISCARD ty_err auth_gcloud_create(struct ty_arena *a, const char *gcloud_dir, ty_str name);
+/* TY_NOT_FOUND. */
+TY_NODISCARD ty_err auth_gcloud_activate(struct ty_arena *a, const char *gcloud_dir, ty_str name);
+TY_NODISCARD ty_err auth_gcloud_delete(struct ty_arena *a, const char *gcloud_dir, ty_str name);
+
+struct auth_property {
+    ty_str section, key, value;
+    struct auth_property *next;
+};
+/* All properties of one, in the arena, in the order of the file. TY_NOT_FOUND. */
+TY_NODISCARD ty_err auth_gcloud_properties(struct ty_arena *a, const char *gcloud_dir, ty_str name,
+                                           struct auth_property **ret_first);
+
 struct auth_var {
     const char *name;
     const char *value; /* NULL: must be unset */

@@ -238,7 +238,7 @@ int cli_custom_jobs_stream_logs(struct cli *c)
     int status = cli_job_begin(c, &f.id);
     if (status != CLI_OK)
         return status;
-    fprintf(stderr, "Using endpoint [%s/]\n", c->url);
+    cli_say(c, "Using endpoint [%s/]\n", c->url);
     f.pretty = isatty(STDOUT_FILENO);
     f.color = f.pretty && cli_color(STDOUT_FILENO);
     interrupt_prepare(&f);

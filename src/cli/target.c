@@ -117,12 +117,21 @@ ty_err cli_call(struct cli *c, enum http_method method, const char *target, ty_s
 /* "ai custom-jobs list" as gcloud names commands in errors: ai.custom-jobs.list */
 static const char *dotted(const struct cli *c)
 {
-    char *name =
-        ty_format(c->arena, "%s.%s", c->as_gcloud ? "gcloud" : "trainyard", c->command->words);
+    const char *track = c->track != NULL ? c->track : "";
+    char *name = ty_format(c->arena, "%s.%s%s%s", c->as_gcloud ? "gcloud" : "trainyard", track,
+                           track[0] != '\0' ? "." : "", c->command->words);
     for (char *p = name; *p != '\0'; p++)
         if (*p == ' ')
             *p = '.';
     return name;
+}
+
+/* --verbosity=none and critical want no error text: the exit status says it. */
+static void error_line(const struct cli *c, const char *text)
+{
+    ty_str verbosity = cli_arg(&c->args, "verbosity");
+    if (!ty_str_is(verbosity, "none") && !ty_str_is(verbosity, "critical"))
+        fprintf(stderr, "ERROR: (%s) %s\n", dotted(c), cli_text_for(c->arena, STDERR_FILENO, text));
 }
 
 int cli_fail(const struct cli *c, ty_err err)
@@ -132,9 +141,29 @@ int cli_fail(const struct cli *c, ty_err err)
     const char *text = err == TY_UNAVAILABLE && c->url != NULL && !c->replied
                            ? cli_away_text(c, message)
                            : ty_format(c->arena, "%s: %s", ty_err_name(err), message);
-    fprintf(stderr, "ERROR: (%s) %s\n", dotted(c), cli_text_for(c->arena, STDERR_FILENO, text));
+    error_line(c, text);
     free(message);
     return CLI_FAILED;
+}
+
+int cli_fail_value(const struct cli *c)
+{
+    char *message = ty_err_take();
+    fflush(stdout);
+    error_line(c, message);
+    free(message);
+    return CLI_FAILED;
+}
+
+void cli_say(const struct cli *c, const char *fmt, ...)
+{
+    va_list args;
+    if (cli_arg_given(&c->args, "user-output-enabled") &&
+        !cli_arg_on(&c->args, "user-output-enabled"))
+        return;
+    va_start(args, fmt);
+    vfprintf(stderr, fmt, args);
+    va_end(args);
 }
 
 int cli_fail_usage(const struct cli *c)

@@ -48,6 +48,10 @@ ty_str wire_json_get_str(const json_t *object, const char *key);
  * at most 16 MiB of text, and one inside its own anchor is refused; "<<" is a key like
  * any other. Messages name the line. */
 TY_NODISCARD ty_err wire_yaml_parse(ty_str text, json_t **ret_value);
+/* The same for files that gcloud reads, in YAML 1.1 as its reader has it: `yes` is true, 010 is 8,
+ * "<<" merges, a byte order mark is skipped; of a key that is there twice the first counts, and a
+ * line about it is added to `warnings`; dates and tabs between words are refused. */
+TY_NODISCARD ty_err wire_yaml11_parse(ty_str text, struct ty_buf *warnings, json_t **ret_value);
 
 /* ---- messages: what a JSON request may contain, as tables ---- */
 
