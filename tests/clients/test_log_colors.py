@@ -11,8 +11,11 @@ SCRIPT = 'echo from $CLOUD_ML_TASK_ID one; echo bad >&2; echo two'
 
 
 @pytest.fixture(scope="module")
-def job(shared_yard):
-    name = shared_yard.create(pools=[shared_yard.pool("sh", "-c", SCRIPT), shared_yard.pool("sh", "-c", SCRIPT, replicas=2)])
+def job(shared_yard, tmp_path_factory):
+    said = tmp_path_factory.mktemp("said")  # the chief's end stops the others: it waits for them
+    chief = f"{SCRIPT}; while [ $(ls {said} | wc -l) -lt 2 ]; do sleep 0.05; done"
+    worker = f"{SCRIPT}; touch {said}/$TRAINYARD_REPLICA"
+    name = shared_yard.create(pools=[shared_yard.pool("sh", "-c", chief), shared_yard.pool("sh", "-c", worker, replicas=2)])
     shared_yard.wait(name)
     return name
 
