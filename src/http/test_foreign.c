@@ -126,7 +126,7 @@ static const char *converse_as_nobody(const char *text)
 static void assert_has(const char *text, const char *words)
 {
     if (!strstr(text, words))
-        fail_msg("'%s' is not in '%s'", words, text);
+        fail_msg("'%s' is not in '%s'", words, text ? text : "");
 }
 
 static void need_root(void)
