@@ -60,9 +60,9 @@ typedef ty_err (*tar_source)(void *arg, char *ptr, size_t len, size_t *ret_len);
 struct tar_reader {
     tar_source source;
     void *arg;
-    int64_t offset;            /* bytes taken from the source */
-    int64_t left, padding;     /* of the entry's content, and after it */
-    int64_t entries;           /* begun */
+    int64_t offset;          /* bytes taken from the source */
+    int64_t left, padding;   /* of the entry's content, and after it */
+    int64_t entries;         /* begun */
     struct wire_sha256 hash; /* of all bytes before the newest entry's header */
     struct wire_sha256 running;
     char path[TAR_PATH_BYTES + 1]; /* the newest entry's */
