@@ -3,14 +3,13 @@
  * Tokens here are words: "good..." was made by us and counts, "over..." was made and counts no
  * more.
  */
+#define TY_SEAM
 #include "base/test.h"
 #include "http/http_int.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/wait.h>
-
-#undef fork /* a child that is another user */
 
 enum { NOBODY = 65534, ANSWER_BYTES = 4096 };
 
