@@ -15,14 +15,16 @@
  * cannot be looked up, so a client we have no endpoint variable for fails instead of reaching
  * Google.
  *
- * Where to start: auth_client_prepare (server, at start), auth_client_env (env, and every replica).
+ * Where to start: auth_client_prepare (server, at start), auth_client_env (env, and every replica),
+ * auth_replica_token (what a replica proves itself with).
  * Who frees: strings are in the arena. Threads: any, files are replaced whole.
- * Errors: TY_INTERNAL, TY_RESOURCE_EXHAUSTED, TY_FAILED_PRECONDITION (no libcrypto).
+ * Errors: TY_INTERNAL, TY_RESOURCE_EXHAUSTED, TY_DATA_LOSS, TY_FAILED_PRECONDITION (no libcrypto).
  * One test: build/test_auth env/no_google_host. */
 #ifndef TY_AUTH_H
 #define TY_AUTH_H
 
 #include "base/base.h"
+#include "http/http.h"
 
 /* The universe domain of our credentials and of gcloud's configuration. A client that has no
  * endpoint variable of ours asks for SERVICE.<this>. A label of a host name has at most 63 letters
@@ -79,6 +81,22 @@ struct auth_var {
  * python_path_before: the user's PYTHONPATH, kept behind ours; may be NULL. */
 struct auth_var *auth_client_env(struct ty_arena *a, const char *data_dir, const char *url,
                                  const char *python_path_before, size_t *ret_count);
+
+/* ---- replicas ---- */
+
+enum { AUTH_SECRET_BYTES = 32 };
+/* What replicas' tokens are made with: data/secret. */
+struct auth_secret {
+    char bytes[AUTH_SECRET_BYTES];
+};
+/* Read it; make it if there is none. TY_DATA_LOSS: the file is not ours. */
+TY_NODISCARD ty_err auth_secret_open(const char *data_dir, struct auth_secret *ret_secret);
+/* The token of a replica (its project is not part of it). */
+char *auth_replica_token(struct ty_arena *a, const struct auth_secret *secret,
+                         const struct http_replica *r);
+/* Is this a token that we made? Then whose. It says nothing about the attempt: the caller looks
+ * whether that has ended. Takes microseconds and no I/O, whatever the bytes. */
+bool auth_replica_read(const struct auth_secret *secret, ty_str token, struct http_replica *ret);
 
 /* A bearer token for /token and the metadata server: 32 random bytes as hex, made at the first
  * call, the same until the process ends. */

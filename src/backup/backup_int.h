@@ -4,7 +4,7 @@
 
 #include "backup/backup.h"
 
-#include "python/python.h"
+#include "wire/wire.h"
 
 enum {
     BACKUP_FORMAT = 1,
@@ -44,7 +44,7 @@ struct tar_writer {
     int64_t left;    /* of the entry's content */
     int64_t entries; /* begun */
     size_t used;     /* of `out` */
-    struct python_sha256 hash;
+    struct wire_sha256 hash;
     char out[TAR_BUFFER_BYTES];
 };
 void tar_writer_init(struct tar_writer *w, int fd);
@@ -63,8 +63,8 @@ struct tar_reader {
     int64_t offset;            /* bytes taken from the source */
     int64_t left, padding;     /* of the entry's content, and after it */
     int64_t entries;           /* begun */
-    struct python_sha256 hash; /* of all bytes before the newest entry's header */
-    struct python_sha256 running;
+    struct wire_sha256 hash; /* of all bytes before the newest entry's header */
+    struct wire_sha256 running;
     char path[TAR_PATH_BYTES + 1]; /* the newest entry's */
 };
 void tar_reader_init(struct tar_reader *r, tar_source source, void *arg);

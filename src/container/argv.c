@@ -74,10 +74,18 @@ static void add_limits(struct words *w, const struct container_engine *e, const 
         add(w, e->kind == CONTAINER_DOCKER ? "--gpus=all" : "--device=nvidia.com/gpu=all");
 }
 
+bool container_env_is_secret(const char *item)
+{
+    return ty_str_starts(ty_str_of(item), TY_STR("TRAINYARD_TOKEN=")) ||
+           ty_str_starts(ty_str_of(item), TY_STR("GOOGLE_AUTH_TOKEN_FOR_TESTING="));
+}
+
 static void add_env(struct words *w, const struct container *c, const char *image_python_path)
 {
-    for (size_t i = 0; c->env && c->env[i]; i++)
-        add(w, ty_format(w->a, "--env=%s", c->env[i]));
+    for (size_t i = 0; c->env && c->env[i]; i++) {
+        int shown = container_env_is_secret(c->env[i]) ? (int)strcspn(c->env[i], "=") : INT_MAX;
+        add(w, ty_format(w->a, "--env=%.*s", shown, c->env[i]));
+    }
     if (c->python_path && image_python_path[0] != '\0')
         add(w, ty_format(w->a, "--env=PYTHONPATH=%s:%s", c->python_path, image_python_path));
     else if (c->python_path)

@@ -84,6 +84,9 @@ struct container {
 TY_NODISCARD ty_err container_argv(struct ty_arena *a, const struct container_engine *engine,
                                    const struct container *c, const char *image_python_path,
                                    const char ***ret_argv);
+/* Is NAME=VALUE one that every user of the machine could read in a command line, and must not? The
+ * engine is given its name only, and takes the value from its own environment. */
+bool container_env_is_secret(const char *item);
 /* Run it and wait for its end, as the process of the replica, in the replica's folder: its output
  * goes to our own stdout and stderr, a SIGTERM to its first process. Returns a wait status: the
  * program's, with 128+N as signal N; 125 to 127 after a line on stderr that says why, when the

@@ -186,6 +186,17 @@ static void python_path_goes_before_the_images(void **state)
     assert_ends(line_of(&e, &c, "/app"), "--env=PYTHONPATH=/ours:/app x");
 }
 
+static void secrets_are_in_no_command_line(void **state)
+{
+    (void)state;
+    struct container_engine e = engine_of(CONTAINER_PODMAN);
+    struct container c = job_of("x");
+    c.env = (char *[]){"TRAINYARD_TOKEN=ty1.s", "TRAINYARD_TOKENS=2",
+                       "GOOGLE_AUTH_TOKEN_FOR_TESTING=ty1.s", NULL};
+    assert_ends(line_of(&e, &c, ""), "=0-0 --env=TRAINYARD_TOKEN --env=TRAINYARD_TOKENS=2 "
+                                     "--env=GOOGLE_AUTH_TOKEN_FOR_TESTING x");
+}
+
 /* ---- names ---- */
 
 static void image_names(void **state)
@@ -526,6 +537,7 @@ static const struct CMUnitTest tests[] = {
     CASE("argv/command_replaces_entry_point", command_replaces_entry_point),
     CASE("argv/limits_where_they_work", limits_where_they_work),
     CASE("argv/paths_with_odd_names", paths_with_odd_names),
+    CASE("argv/secrets_are_not_in_it", secrets_are_in_no_command_line),
     CASE("argv/python_path_goes_before_the_images", python_path_goes_before_the_images),
     CASE("image/names", image_names),
     CASE("image/first_pattern_wins", first_pattern_wins),

@@ -201,6 +201,8 @@ static ty_err send_request(struct http_client *c, enum http_method method, const
     ty_buf_init(&head, HTTP_URI_BYTES + 1024);
     ty_buf_addf(&head, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: trainyard/" TY_VERSION "\r\n",
                 method_name(method), target, c->host ? c->host : "localhost");
+    if (c->token && !c->socket_path)
+        ty_buf_addf(&head, "Authorization: Bearer %s\r\n", c->token);
     if (body.len != 0 || (method != HTTP_GET && method != HTTP_HEAD))
         ty_buf_addf(&head, "Content-Type: application/json\r\nContent-Length: %zu\r\n", body.len);
     ty_buf_addz(&head, "\r\n");

@@ -74,6 +74,8 @@ static bool exchange_route(struct exchange *x)
         err = TY_UNIMPLEMENTED;
     else if (err == TY_OK)
         err = http_router_match(x->server->router, &x->req, &x->handler, &x->ctx);
+    if (err == TY_OK && x->req.foreign)
+        err = foreign_route_check(&x->req);
     if (err == TY_OK)
         return true;
     if (err == TY_NOT_FOUND || err == TY_UNIMPLEMENTED)
@@ -86,6 +88,10 @@ static bool exchange_route(struct exchange *x)
 /* Returns true when the answer is made, false when the handler parked the request. */
 static bool exchange_run(struct exchange *x)
 {
+    if (!x->routed && !foreign_identify(x)) {
+        x->unanswered = true;
+        return true;
+    }
     if (!x->routed && !exchange_route(x))
         return true;
     x->routed = true;

@@ -191,12 +191,12 @@ static ty_err check(struct ty_arena *a, const struct python_host *host, const ch
 ty_err module_check(struct ty_arena *a, const struct python_host *host, const char *folder,
                     const struct python_pool *pool)
 {
-    struct python_sha256 h;
+    struct wire_sha256 h;
     char digest[PYTHON_KEY_BYTES];
-    python_sha256_init(&h);
-    python_sha256_adds(&h, ty_str_of(pool->module));
-    python_sha256_adds(&h, ty_str_of(pool->python_path));
-    python_sha256_end(&h, digest);
+    wire_sha256_init(&h);
+    wire_sha256_adds(&h, ty_str_of(pool->module));
+    wire_sha256_adds(&h, ty_str_of(pool->python_path));
+    wire_sha256_end(&h, digest);
     const char *mark = ty_format(a, "%s/.checked-%s", folder, digest);
     if (access(mark, F_OK) == 0)
         return TY_OK;

@@ -115,19 +115,19 @@ static ty_err env_key(struct ty_arena *a, const struct python_runtime *runtime,
                       const struct python_pool *pool, const char **digests,
                       char out[PYTHON_KEY_BYTES])
 {
-    struct python_sha256 h;
-    python_sha256_init(&h);
-    python_sha256_adds(&h, TY_STR("environment 1"));
-    python_sha256_adds(&h, ty_str_of(runtime->key));
+    struct wire_sha256 h;
+    wire_sha256_init(&h);
+    wire_sha256_adds(&h, TY_STR("environment 1"));
+    wire_sha256_adds(&h, ty_str_of(runtime->key));
     for (size_t i = 0; i < pool->package_count; i++) {
         char *digest = ty_alloc(a, PYTHON_KEY_BYTES);
         ty_err err = archive_digest(pool->packages[i], digest);
         if (err != TY_OK)
             return err;
         digests[i] = digest;
-        python_sha256_adds(&h, ty_str_of(digest));
+        wire_sha256_adds(&h, ty_str_of(digest));
     }
-    python_sha256_end(&h, out);
+    wire_sha256_end(&h, out);
     return TY_OK;
 }
 

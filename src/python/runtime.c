@@ -127,15 +127,15 @@ static const struct release *release_find(const struct asked *asked, int python_
 
 static void make_key(const struct python_host *host, struct python_runtime *r)
 {
-    struct python_sha256 h;
-    python_sha256_init(&h);
-    python_sha256_adds(&h, TY_STR("runtime 1"));
-    python_sha256_adds(&h, ty_str_of(host->executable));
-    python_sha256_adds(&h, ty_str_of(host->version));
-    python_sha256_adds(&h, ty_str_of(r->family));
+    struct wire_sha256 h;
+    wire_sha256_init(&h);
+    wire_sha256_adds(&h, TY_STR("runtime 1"));
+    wire_sha256_adds(&h, ty_str_of(host->executable));
+    wire_sha256_adds(&h, ty_str_of(host->version));
+    wire_sha256_adds(&h, ty_str_of(r->family));
     for (size_t i = 0; r->requirements[i]; i++)
-        python_sha256_adds(&h, ty_str_of(r->requirements[i]));
-    python_sha256_end(&h, r->key);
+        wire_sha256_adds(&h, ty_str_of(r->requirements[i]));
+    wire_sha256_end(&h, r->key);
 }
 
 ty_err python_runtime_find(struct ty_arena *a, ty_str image, const struct python_host *host,

@@ -170,10 +170,11 @@ static ty_err start_http(struct server *s)
                                    status_routes(s),
                                    why_routes(s),
                                    usage_routes(s)};
+    struct http_tokens tokens = replica_tokens(s);
     ty_err err = http_router_new(tables, TY_COUNT(tables), &s->router);
     if (err == TY_OK)
         err = http_server_start(&s->config, ty_format(&s->arena, "%s/sock", s->data_dir), s->router,
-                                &s->http);
+                                &tokens, &s->http);
     if (err == TY_OK)
         s->url = ty_format(&s->arena, "http://127.0.0.1:%d", http_server_port(s->http));
     return err;
@@ -186,6 +187,7 @@ static ty_err start_scheduler(struct server *s)
                                 .store = s->store,
                                 .data_dir = s->data_dir,
                                 .url = s->url,
+                                .secret = &s->secret,
                                 .changed = rows_changed,
                                 .changed_arg = s};
     pthread_mutex_lock(&s->gate);
@@ -226,6 +228,8 @@ static ty_err start(struct server *s, const struct server_options *o)
         err = http_peer_init();
     if (err == TY_OK)
         err = store_open(s->data_dir, &s->store);
+    if (err == TY_OK)
+        err = auth_secret_open(s->data_dir, &s->secret);
     if (err == TY_OK)
         err = start_http(s);
     if (err == TY_OK)

@@ -1,4 +1,4 @@
-/* wire.h -- bytes that cross the wire: JSON, YAML, base64, URLs, times, filters.
+/* wire.h -- bytes that cross the wire: JSON, YAML, base64, hashes, URLs, times, filters.
  *
  * Where to start: wire_json_parse for bytes, wire_normalise for a request whose
  * fields a table describes, wire_json_string to write a string into a buffer.
@@ -146,6 +146,24 @@ char *wire_time_format(int64_t ns, int digits, char out[WIRE_TIME_BYTES]);
 TY_NODISCARD ty_err wire_time_parse(ty_str text, int64_t *ret_ns);
 /* "3600s", "1.5s"; not negative. A part of a millisecond is rounded up. */
 TY_NODISCARD ty_err wire_duration_parse(ty_str text, int64_t *ret_ms);
+
+/* ---- SHA-256 ---- */
+
+enum { WIRE_SHA256_HEX_BYTES = 65 }; /* 64 hexadecimal digits and a NUL */
+struct wire_sha256 {
+    uint32_t state[8];
+    uint64_t bytes;
+    unsigned char block[64];
+};
+void wire_sha256_init(struct wire_sha256 *h);
+void wire_sha256_add(struct wire_sha256 *h, const void *ptr, size_t len);
+/* Add a string so that no two lists of strings give the same bytes. */
+void wire_sha256_adds(struct wire_sha256 *h, ty_str s);
+void wire_sha256_end(struct wire_sha256 *h, char out[WIRE_SHA256_HEX_BYTES]);
+/* The HMAC of `text`, as hexadecimal digits. */
+void wire_hmac_sha256(ty_str key, ty_str text, char out[WIRE_SHA256_HEX_BYTES]);
+/* Are they equal? The time it takes says nothing about where they differ. */
+bool wire_same_bytes(ty_str a, ty_str b);
 
 /* ---- filters: the grammar of list calls and of Cloud Logging (AIP-160) ----
  *
