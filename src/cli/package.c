@@ -52,7 +52,11 @@ static ty_err run_tar(const char *const *argv)
                        "it has more than %d MiB; keep data and outputs in another folder and give "
                        "their paths as arguments",
                        ARCHIVE_BYTES >> 20);
-    return status == 0 ? TY_OK : ty_fail(TY_FAILED_PRECONDITION, "tar failed");
+    /* 1: a file went away or changed under it (an editor's lock, a link that leads nowhere); tar
+     * has said which. */
+    return status == 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 1)
+               ? TY_OK
+               : ty_fail(TY_FAILED_PRECONDITION, "tar failed");
 }
 
 /* `--option` words, then what goes in: -C FOLDER NAME ... */
@@ -77,6 +81,8 @@ static ty_err archive_make(struct cli *c, const char *file, const char *const *w
         "--exclude=./build",
         "--exclude=./dist",
         "--exclude=*.egg-info",
+        "--exclude=.#*",
+        "--exclude=.venv",
         "--exclude-tag-all=pyvenv.cfg",
     };
     const char **argv = ty_new_array(c->arena, const char *, TY_COUNT(first) + count + 1);
