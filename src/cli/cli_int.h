@@ -242,11 +242,15 @@ struct cli_column {
 /* "KEY,KEY,..."; wrong keys and transforms are named. */
 TY_NODISCARD ty_err cli_columns_parse(ty_str keys, struct cli_column ret_columns[CLI_MAX_COLUMNS],
                                       size_t *ret_count);
+/* "path.transform()", without attributes. The caller wraps errors in the flag's name. */
+TY_NODISCARD ty_err cli_key_parse(ty_str key, struct cli_column *ret_column);
 ty_str cli_column_heading(struct ty_arena *a, const struct cli_column *column, bool capitals);
 /* What the item has there; empty for nothing. */
 ty_str cli_column_text(struct ty_arena *a, const struct cli_column *column, const json_t *item);
 /* The same as a value: a new reference, or NULL. */
 json_t *cli_column_value(struct ty_arena *a, const struct cli_column *column, const json_t *item);
+/* What the column's transforms make of a value, which may be NULL and is taken over. */
+json_t *cli_calls_apply(struct ty_arena *a, const struct cli_column *column, json_t *value);
 /* What these columns leave of an item. A new reference. */
 json_t *cli_columns_keep(struct ty_arena *a, const struct cli_column *columns, size_t count,
                          const json_t *item);
@@ -271,8 +275,8 @@ void cli_value_inline(struct ty_buf *b, const json_t *v);
 
 /* ---- sort.c ---- */
 
-/* The items in the order of --sort-by=KEY,~KEY; a new array. */
-json_t *cli_sort_by_keys(struct ty_arena *a, ty_str keys, const json_t *list);
+/* The items in the order of --sort-by=KEY,~KEY, or as the rows of a table; a new array. */
+json_t *cli_sort_by_keys(struct ty_arena *a, ty_str keys, bool table, const json_t *list);
 /* In the order of columns with :sort=N; a new array. */
 json_t *cli_sort_by_columns(struct ty_arena *a, const struct cli_column *columns, size_t count,
                             const json_t *list);

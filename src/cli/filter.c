@@ -1,12 +1,14 @@
 /* filter.c -- --filter, applied here to what the server lists, as gcloud does.
  *
  *   expr := or (or)*;  or := and ("OR" and)*;  and := not ("AND" not)*;  not := ["NOT" | "-"] term
- *   term := "(" expr ")" | key op value | key op "(" value (["OR"] value)* ")" | word
- *   op   := "=" | "!=" | "<" | "<=" | ">" | ">=" | ":" | "~" | "!~"
- * NOT binds tightest, then AND, then OR, then standing side by side. "=" ignores case; ":" is
- * contains, also in the names of a mapping, with x* for "begins with" and * for "is there"; "~" is
- * a regular expression. A key of a list is true if any element is. Times compare with times, dates
- * (2026-01-31) and spans from now (-P1D). A word alone is looked for in every value. */
+ *   term := "(" expr ")" | key op value | key ("=" | ":") "(" value (["," | "OR"] value)* ")" |
+ * word op   := "=" | "!=" | "<" | "<=" | ">" | ">=" | ":" | "~" | "!~" key  := path ("." transform
+ * "(" arguments ")")*, as in --format NOT binds tightest, then AND, then OR, then standing side by
+ * side; AND and OR in one pair of parentheses are refused, because gcloud refuses them. "=" ignores
+ * case; ":" is contains, also in the names of a mapping, with x* for "begins with" and * for "is
+ * there"; "~" is a regular expression. A key of a list is true if any element is. Times compare
+ * with times, dates (2026-01-31) and spans from now (-P1D). A word alone is looked for in every
+ * value. */
 #include "cli/cli_int.h"
 
 #include <regex.h>
@@ -22,7 +24,7 @@ enum node_kind { NODE_TERM, NODE_NOT, NODE_AND, NODE_OR };
 struct node {
     enum node_kind kind;
     struct node *left, *right;
-    ty_str key; /* empty: a word alone */
+    struct cli_column key; /* without a path: a word alone */
     enum op op;
     struct cli_item *wanted; /* the values, any of which will do */
     regex_t regex;           /* of OP_RE and OP_NOT_RE */
@@ -34,6 +36,7 @@ struct cli_filter {
     ty_str text, rest;
     struct node *root, *terms;
     size_t nodes, depth;
+    bool has_and, has_or; /* in the parentheses that are open */
 };
 
 /* ---- reading ---- */
@@ -76,7 +79,8 @@ static bool word_take(struct cli_filter *f, const char *word)
     return true;
 }
 
-static ty_err value_take(struct cli_filter *f, ty_str *ret_value)
+/* A word up to a space, a parenthesis or one of `ends`; or anything in quotes. */
+static ty_err value_take(struct cli_filter *f, const char *ends, ty_str *ret_value)
 {
     spaces_skip(f);
     char quote = f->rest.len > 0 ? f->rest.ptr[0] : '\0';
@@ -90,8 +94,11 @@ static ty_err value_take(struct cli_filter *f, ty_str *ret_value)
         f->rest = ty_str_drop(f->rest, n + 1);
         return TY_OK;
     }
-    while (n < f->rest.len && strchr(" \t\r\n()", f->rest.ptr[n]) == NULL)
+    while (n < f->rest.len && strchr(" \t\r\n()", f->rest.ptr[n]) == NULL &&
+           strchr(ends, f->rest.ptr[n]) == NULL)
         n++;
+    if (n == 0 && quote == '(')
+        return filter_fail(f, "a value was expected (lists are for = and :, others need quotes)");
     if (n == 0)
         return filter_fail(f, "a value was expected");
     *ret_value = (ty_str){f->rest.ptr, n};
@@ -99,25 +106,37 @@ static ty_err value_take(struct cli_filter *f, ty_str *ret_value)
     return TY_OK;
 }
 
+/* Between two values of a list: a comma, behind which there has to be one, or words that gcloud
+ * leaves out. False: the list is over. */
+static bool list_goes_on(struct cli_filter *f)
+{
+    spaces_skip(f);
+    if (f->rest.len > 0 && f->rest.ptr[0] == ',') {
+        f->rest = ty_str_drop(f->rest, 1);
+        return true;
+    }
+    while (word_take(f, "OR") || word_take(f, "AND") || word_take(f, "NOT"))
+        spaces_skip(f);
+    return f->rest.len > 0 && f->rest.ptr[0] != ')';
+}
+
 static ty_err wanted_parse(struct cli_filter *f, struct node *term)
 {
     struct cli_item **tail = &term->wanted;
     spaces_skip(f);
-    bool list = f->rest.len > 0 && f->rest.ptr[0] == '(';
-    if (list)
-        f->rest = ty_str_drop(f->rest, 1);
-    for (bool more = true; more;) {
+    bool list =
+        f->rest.len > 0 && f->rest.ptr[0] == '(' && (term->op == OP_EQ || term->op == OP_HAS);
+    f->rest = ty_str_drop(f->rest, list ? 1 : 0);
+    do {
         struct cli_item *item = ty_new(f->arena, struct cli_item);
-        ty_err err = value_take(f, &item->value);
+        ty_err err = value_take(f, list ? "," : "", &item->value);
         if (err != TY_OK)
             return err;
         if (++f->nodes > MAX_NODES)
             return filter_fail(f, "more than 1000 values");
         *tail = item;
         tail = &item->next;
-        spaces_skip(f);
-        more = list && (word_take(f, "OR") || (f->rest.len > 0 && f->rest.ptr[0] != ')'));
-    }
+    } while (list && list_goes_on(f));
     if (list && f->rest.len == 0)
         return filter_fail(f, "a parenthesis that is never closed");
     f->rest = ty_str_drop(f->rest, list ? 1 : 0);
@@ -163,34 +182,64 @@ static bool op_take(struct cli_filter *f, enum op *ret_op)
     return best > 0;
 }
 
+/* The text of a key: names, and behind a '.' also "transform(...)". */
+static ty_str key_take(struct cli_filter *f)
+{
+    ty_str key = {f->rest.ptr, 0}, inside;
+    for (bool call = true; call;) {
+        while (key.len < f->rest.len && strchr(" \t\r\n()=!<>:~\"'", f->rest.ptr[key.len]) == NULL)
+            key.len++;
+        ty_str behind = ty_str_drop(f->rest, key.len);
+        call = behind.len > 0 && behind.ptr[0] == '(' && memchr(key.ptr, '.', key.len) != NULL;
+        behind = ty_str_drop(behind, call ? 1 : 0);
+        call = call && cli_piece_split(&behind, ')', &inside);
+        key.len = call ? f->rest.len - behind.len : key.len;
+    }
+    f->rest = ty_str_drop(f->rest, key.len);
+    return key;
+}
+
 static ty_err term_parse(struct cli_filter *f, struct node **ret_node)
 {
     struct node *term = node_new(f, NODE_TERM);
-    size_t n = 0;
     if (term == NULL)
         return TY_INVALID_ARGUMENT;
     term->next = f->terms;
     f->terms = term;
     *ret_node = term;
-    ty_str start = f->rest;
-    while (n < f->rest.len && strchr(" \t\r\n()=!<>:~\"'", f->rest.ptr[n]) == NULL)
-        n++;
-    ty_str key = {f->rest.ptr, n};
-    f->rest = ty_str_drop(f->rest, n);
-    if (n > 0 && op_take(f, &term->op)) {
-        if (!cli_path_is_good(key)) {
-            f->rest = start;
-            return filter_fail(f, "no key");
-        }
-        term->key = key;
-        ty_err err = wanted_parse(f, term);
+    ty_str start = f->rest, key = key_take(f);
+    if (key.len > 0 && op_take(f, &term->op)) {
         bool regex = term->op == OP_RE || term->op == OP_NOT_RE;
+        ty_err err = cli_key_parse(key, &term->key);
+        if (err != TY_OK)
+            return ty_wrap(err, "argument --filter");
+        err = wanted_parse(f, term);
         return err == TY_OK && regex ? regex_compile(term) : err;
     }
+    if (key.len > 0 && key.ptr[key.len - 1] == ')')
+        return filter_fail(f, "an operator was expected");
     f->rest = start;
     term->op = OP_HAS;
     term->wanted = ty_new(f->arena, struct cli_item);
-    return value_take(f, &term->wanted->value);
+    return value_take(f, "", &term->wanted->value);
+}
+
+/* "(" expr ")", of which the first was seen. */
+static ty_err group_parse(struct cli_filter *f, struct node **ret_node)
+{
+    bool has_and = f->has_and, has_or = f->has_or;
+    f->rest = ty_str_drop(f->rest, 1);
+    if (++f->depth > MAX_DEPTH)
+        return filter_fail(f, "too deep");
+    f->has_and = f->has_or = false;
+    ty_err err = expr_parse(f, ret_node);
+    f->has_and = has_and;
+    f->has_or = has_or;
+    f->depth--;
+    if (err == TY_OK && (f->rest.len == 0 || f->rest.ptr[0] != ')'))
+        return filter_fail(f, "a parenthesis that is never closed");
+    f->rest = ty_str_drop(f->rest, err == TY_OK ? 1 : 0);
+    return err;
 }
 
 static ty_err not_parse(struct cli_filter *f, struct node **ret_node)
@@ -207,17 +256,8 @@ static ty_err not_parse(struct cli_filter *f, struct node **ret_node)
         f->depth--;
         return err;
     }
-    if (f->rest.len == 0 || f->rest.ptr[0] != '(')
-        return term_parse(f, ret_node);
-    f->rest = ty_str_drop(f->rest, 1);
-    if (++f->depth > MAX_DEPTH)
-        return filter_fail(f, "too deep");
-    ty_err err = expr_parse(f, ret_node);
-    f->depth--;
-    if (err == TY_OK && (f->rest.len == 0 || f->rest.ptr[0] != ')'))
-        return filter_fail(f, "a parenthesis that is never closed");
-    f->rest = ty_str_drop(f->rest, err == TY_OK ? 1 : 0);
-    return err;
+    bool group = f->rest.len > 0 && f->rest.ptr[0] == '(';
+    return group ? group_parse(f, ret_node) : term_parse(f, ret_node);
 }
 
 /* next (WORD next)*, or next next ... if word is NULL. */
@@ -230,6 +270,10 @@ static ty_err chain_parse(struct cli_filter *f, enum node_kind kind, const char 
         spaces_skip(f);
         if (word != NULL ? !word_take(f, word) : f->rest.len == 0 || f->rest.ptr[0] == ')')
             break;
+        f->has_or |= kind == NODE_OR;
+        f->has_and |= kind == NODE_AND && word != NULL;
+        if (f->has_and && f->has_or)
+            return filter_fail(f, "AND and OR together need parentheses");
         struct node *both = node_new(f, kind);
         if (both == NULL)
             return TY_INVALID_ARGUMENT;
@@ -431,10 +475,11 @@ static bool node_matches(struct ty_arena *a, struct node *n, const json_t *item)
         bool left = node_matches(a, n->left, item), right = node_matches(a, n->right, item);
         return n->kind == NODE_AND ? left && right : left || right;
     }
-    if (n->key.len == 0)
+    if (n->key.path.len == 0)
         return value_matches(a, n, item, true);
-    json_t *value = cli_json_at(item, n->key);
+    json_t *value = cli_json_at(item, n->key.path);
     n->seen |= value != NULL;
+    value = cli_calls_apply(a, &n->key, value);
     bool holds = value_matches(a, n, value, false);
     json_decref(value);
     return holds;
@@ -451,12 +496,12 @@ bool cli_filter_matches(struct cli_filter *f, const json_t *item)
 void cli_filter_warn(const struct cli_filter *f)
 {
     for (const struct node *n = f != NULL ? f->terms : NULL; n != NULL; n = n->next)
-        if (n->key.len > 0 && !n->seen)
+        if (n->key.path.len > 0 && !n->seen)
             fprintf(
                 stderr,
                 "WARNING: The following filter keys were not present in any resource : " TY_STR_FMT
                 "\n",
-                TY_STR_ARG(n->key));
+                TY_STR_ARG(n->key.path));
 }
 
 void cli_filter_clear(struct cli_filter *f)

@@ -246,7 +246,7 @@ static ty_err list_all(struct cli *c, struct cli_filter *filter, json_t *ret_job
 static json_t *list_arrange(struct cli *c, json_t *jobs)
 {
     int64_t limit = cli_arg_int(&c->args, "limit", INT64_MAX);
-    json_t *arranged = cli_sort_by_keys(c->arena, cli_arg(&c->args, "sort-by"), jobs);
+    json_t *arranged = cli_sort_by_keys(c->arena, cli_arg(&c->args, "sort-by"), false, jobs);
     while ((int64_t)json_array_size(arranged) > limit)
         json_array_remove(arranged, json_array_size(arranged) - 1);
     return arranged;

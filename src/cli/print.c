@@ -398,6 +398,11 @@ int cli_print(const struct cli *c, const json_t *value, const char *otherwise)
     err = flatten_all(c, &list);
     bool many = json_is_array(value) || json_array_size(list) != 1;
     json_t *sorted = cli_sort_by_columns(c->arena, f.columns, f.count, list);
+    if (f.kind->add == add_table && f.count > 0) {
+        json_t *again = cli_sort_by_keys(c->arena, cli_arg(&c->args, "sort-by"), true, sorted);
+        json_decref(sorted);
+        sorted = again;
+    }
     ty_buf_init(&b, PRINT_BYTES);
     if (err == TY_OK)
         f.kind->add(c->arena, &b, many ? sorted : json_array_get(sorted, 0), sorted, &f);

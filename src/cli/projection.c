@@ -92,7 +92,7 @@ ty_str cli_unquoted(ty_str text)
 static ty_err key_fail(ty_str key)
 {
     return ty_fail(TY_INVALID_ARGUMENT,
-                   "argument --format: '" TY_STR_FMT "' is no key; keys look like name, "
+                   "'" TY_STR_FMT "' is no key; keys look like name, "
                    "jobSpec.workerPoolSpecs[0].replicaCount or name.basename():label=ID",
                    TY_STR_ARG(key));
 }
@@ -113,7 +113,7 @@ static ty_err attribute_parse(ty_str text, struct cli_column *c)
         c->reverse = true;
     } else {
         return ty_fail(TY_INVALID_ARGUMENT,
-                       "argument --format: '" TY_STR_FMT "' is none of label=TEXT, sort=N, "
+                       "'" TY_STR_FMT "' is none of label=TEXT, sort=N, "
                        "reverse",
                        TY_STR_ARG(text));
     }
@@ -139,8 +139,7 @@ static ty_err calls_parse(ty_str key, ty_str *path, struct cli_column *c)
             continue;
         }
         if (c->call_count == TY_COUNT(c->calls))
-            return ty_fail(TY_INVALID_ARGUMENT, "argument --format: more than %zu transforms",
-                           TY_COUNT(c->calls));
+            return ty_fail(TY_INVALID_ARGUMENT, "more than %zu transforms", TY_COUNT(c->calls));
         args.len--; /* the parenthesis */
         ty_err err = cli_call_parse(name, args, &c->calls[c->call_count++]);
         if (err != TY_OK)
@@ -149,14 +148,23 @@ static ty_err calls_parse(ty_str key, ty_str *path, struct cli_column *c)
     return TY_OK;
 }
 
-static ty_err column_parse(ty_str key, struct cli_column *ret_column)
+ty_err cli_key_parse(ty_str key, struct cli_column *ret_column)
 {
-    struct cli_column c = {0};
-    ty_str rest = key, attribute;
-    bool more = cli_piece_split(&rest, ':', &c.path);
+    struct cli_column c = {.path = key};
     ty_err err = calls_parse(key, &c.path, &c);
     if (err == TY_OK && !cli_path_is_good(c.path))
         err = key_fail(key);
+    if (err == TY_OK)
+        *ret_column = c;
+    return err;
+}
+
+static ty_err column_parse(ty_str key, struct cli_column *ret_column)
+{
+    struct cli_column c = {0};
+    ty_str rest = key, path, attribute;
+    bool more = cli_piece_split(&rest, ':', &path);
+    ty_err err = cli_key_parse(path, &c);
     while (err == TY_OK && more) {
         more = cli_piece_split(&rest, ':', &attribute);
         err = attribute_parse(attribute, &c);
@@ -179,7 +187,7 @@ ty_err cli_columns_parse(ty_str keys, struct cli_column ret_columns[CLI_MAX_COLU
                            CLI_MAX_COLUMNS);
         ty_err err = column_parse(ty_str_trim(key), &ret_columns[count++]);
         if (err != TY_OK)
-            return err;
+            return ty_wrap(err, "argument --format");
     }
     *ret_count = count;
     return TY_OK;
@@ -272,15 +280,19 @@ void cli_json_replace(json_t *value, ty_str path, json_t *by)
     }
 }
 
-json_t *cli_column_value(struct ty_arena *a, const struct cli_column *column, const json_t *item)
+json_t *cli_calls_apply(struct ty_arena *a, const struct cli_column *column, json_t *value)
 {
-    json_t *value = cli_json_at(item, column->path);
     for (size_t i = 0; i < column->call_count; i++) {
         json_t *next = cli_call_apply(a, &column->calls[i], value);
         json_decref(value);
         value = next;
     }
     return value;
+}
+
+json_t *cli_column_value(struct ty_arena *a, const struct cli_column *column, const json_t *item)
+{
+    return cli_calls_apply(a, column, cli_json_at(item, column->path));
 }
 
 ty_str cli_column_text(struct ty_arena *a, const struct cli_column *column, const json_t *item)

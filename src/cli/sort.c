@@ -1,39 +1,62 @@
-/* sort.c -- items in the order of --sort-by=KEY,~KEY or of the columns' own :sort=N. */
+/* sort.c -- items in the order of --sort-by=KEY,~KEY or of the columns' own :sort=N.
+ *
+ * Two orders, both gcloud's. Its --sort-by compares values as Python writes them, so 10 comes
+ * before 9 and what is missing is the word None, behind numbers and before most names. A table
+ * sorts its rows itself: numbers first, as numbers, then texts, of which nothing is the least. */
 #include "cli/cli_int.h"
 
 struct sort_key {
     struct cli_column column;
     bool down;
 };
+struct sort_value {
+    bool is_number; /* and counts as one */
+    double number;
+    const char *text;
+};
 struct sort_item {
     json_t *item;
-    json_t **values; /* one a key, owned */
+    struct sort_value *values; /* one a key */
     const struct sort_key *keys;
     size_t count, place; /* equal ones stay in their order */
 };
 
-static int value_compare(const json_t *a, const json_t *b)
+static int value_compare(const struct sort_value *a, const struct sort_value *b)
 {
-    if (json_is_number(a) && json_is_number(b)) {
-        double x = json_number_value(a), y = json_number_value(b);
-        return (x > y) - (x < y);
-    }
-    const char *x = json_string_value(a), *y = json_string_value(b);
-    return strcmp(x != NULL ? x : "", y != NULL ? y : "");
+    if (a->is_number && b->is_number)
+        return (a->number > b->number) - (a->number < b->number);
+    return a->is_number != b->is_number ? b->is_number - a->is_number : strcmp(a->text, b->text);
 }
 
 static int item_compare(const void *pa, const void *pb)
 {
     const struct sort_item *a = pa, *b = pb;
     for (size_t k = 0; k < a->count; k++) {
-        int by = value_compare(a->values[k], b->values[k]);
+        int by = value_compare(&a->values[k], &b->values[k]);
         if (by != 0)
             return a->keys[k].down ? -by : by;
     }
     return (a->place > b->place) - (a->place < b->place);
 }
 
-static json_t *sorted_new(struct ty_arena *a, const struct sort_key *keys, size_t count,
+static struct sort_value value_of(struct ty_arena *a, const struct sort_key *key, bool table,
+                                  const json_t *item)
+{
+    struct ty_buf b;
+    json_t *v = cli_column_value(a, &key->column, item);
+    ty_buf_init(&b, 1 << 26);
+    cli_value_inline(&b, v);
+    if (!table && (v == NULL || json_is_null(v)))
+        ty_buf_addz(&b, "None");
+    struct sort_value value = {.is_number = table && json_is_number(v),
+                               .number = json_number_value(v),
+                               .text = ty_cstr(a, ty_buf_str(&b))};
+    ty_buf_clear(&b);
+    json_decref(v);
+    return value;
+}
+
+static json_t *sorted_new(struct ty_arena *a, const struct sort_key *keys, size_t count, bool table,
                           const json_t *list)
 {
     size_t n = json_array_size(list);
@@ -41,21 +64,19 @@ static json_t *sorted_new(struct ty_arena *a, const struct sort_key *keys, size_
     json_t *sorted = json_array();
     for (size_t i = 0; i < n; i++) {
         json_t *item = json_array_get(list, i);
-        items[i] = (struct sort_item){item, ty_new_array(a, json_t *, count + 1), keys, count, i};
+        items[i] =
+            (struct sort_item){item, ty_new_array(a, struct sort_value, count + 1), keys, count, i};
         for (size_t k = 0; k < count; k++)
-            items[i].values[k] = cli_column_value(a, &keys[k].column, item);
+            items[i].values[k] = value_of(a, &keys[k], table, item);
     }
     if (count > 0)
         qsort(items, n, sizeof(*items), item_compare);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         json_array_append(sorted, items[i].item);
-        for (size_t k = 0; k < count; k++)
-            json_decref(items[i].values[k]);
-    }
     return sorted;
 }
 
-json_t *cli_sort_by_keys(struct ty_arena *a, ty_str keys, const json_t *list)
+json_t *cli_sort_by_keys(struct ty_arena *a, ty_str keys, bool table, const json_t *list)
 {
     struct sort_key *by = ty_new_array(a, struct sort_key, CLI_MAX_COLUMNS);
     size_t count = 0;
@@ -67,7 +88,7 @@ json_t *cli_sort_by_keys(struct ty_arena *a, ty_str keys, const json_t *list)
         by[count].column.path = ty_str_drop(key, by[count].down);
         count += cli_path_is_good(by[count].column.path); /* others are in no item */
     }
-    return sorted_new(a, by, count, list);
+    return sorted_new(a, by, count, table, list);
 }
 
 json_t *cli_sort_by_columns(struct ty_arena *a, const struct cli_column *columns, size_t count,
@@ -84,5 +105,5 @@ json_t *cli_sort_by_columns(struct ty_arena *a, const struct cli_column *columns
         by[at] = (struct sort_key){columns[i], columns[i].reverse};
         n++;
     }
-    return sorted_new(a, by, n, list);
+    return sorted_new(a, by, n, true, list);
 }

@@ -47,7 +47,15 @@ static void filter_matches(void **state)
         "state=(T S)",
         "n~'\\d\\d'",
         "state=T OR state=S n=12",
-        "state=S OR state=T AND n=0",
+        "state=S OR (state=T AND n=0)",
+        "state=(T,S)",
+        "state=(T, S)",
+        "state=('T','S')",
+        "n=(1,12)",
+        "state=(T AND S)",
+        "displayName.len()>8",
+        "createTime.date('%Y')=2026",
+        "displayName.segment(0).len()=9 n=12",
         "((state=S))",
     };
     static const char *const no[] = {
@@ -56,8 +64,9 @@ static void filter_matches(void **state)
         "pools.r>3",       "labels.x:*",
         "nope:*",          "nope=1",
         "NOT state=S",     "createTime<2026-01-02T03:04:05Z",
-        "state=S n=0",     "state=T AND n=0 OR state=U",
+        "state=S n=0",     "(state=T AND n=0) OR state=U",
         "gamma",           "displayName:*two",
+        "state=(T,U)",     "displayName.len()>9",
     };
     (void)state;
     for (size_t i = 0; i < TY_COUNT(yes); i++)
@@ -81,6 +90,13 @@ static void filter_mistakes_are_named(void **state)
         {"state=(a", "never closed"},
         {"NOT", "a value was expected"},
         {"a OR", "a value was expected"},
+        {"state=(a,)", "a value was expected"},
+        {"state~(a|b)", "others need quotes"},
+        {"state!=(a b)", "others need quotes"},
+        {"a=1 OR b=1 AND c=1", "need parentheses"},
+        {"(a=1 AND b=1 OR c=1)", "need parentheses"},
+        {"state.len()", "an operator was expected"},
+        {"state.bogus()=1", "argument --filter: the transform 'bogus()'"},
     };
     (void)state;
     for (size_t i = 0; i < TY_COUNT(cases); i++) {

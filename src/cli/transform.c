@@ -267,15 +267,14 @@ static ty_err argument_parse(const struct transform *t, ty_str text, size_t plac
             place = i;
     if (place >= CLI_CALL_ARGS || t->args[place] == NULL ||
         (named && !ty_str_is(name, t->args[place])))
-        return ty_fail(TY_INVALID_ARGUMENT,
-                       "argument --format: the transform '%s()' takes no '" TY_STR_FMT "'", t->name,
-                       TY_STR_ARG(text));
+        return ty_fail(TY_INVALID_ARGUMENT, "the transform '%s()' takes no '" TY_STR_FMT "'",
+                       t->name, TY_STR_ARG(text));
     call->args[place] = cli_unquoted(named ? value : text);
     call->given[place] = true;
     if (strcmp(t->args[place], "tz") == 0 && !ty_str_is(call->args[place], "LOCAL") &&
         !ty_str_is(call->args[place], "UTC"))
         return ty_fail(TY_INVALID_ARGUMENT,
-                       "argument --format: date()'s tz is LOCAL or UTC, not "
+                       "date()'s tz is LOCAL or UTC, not "
                        "'" TY_STR_FMT "'",
                        TY_STR_ARG(call->args[place]));
     return TY_OK;
@@ -290,7 +289,7 @@ ty_err cli_call_parse(ty_str name, ty_str args, struct cli_call *ret_call)
         t++;
     if (t == TY_COUNT(transforms))
         return ty_fail(TY_INVALID_ARGUMENT,
-                       "argument --format: the transform '" TY_STR_FMT "()' is not supported; "
+                       "the transform '" TY_STR_FMT "()' is not supported; "
                        "basename, date, join, len, list, lower, segment, upper and yesno are",
                        TY_STR_ARG(name));
     call.transform = t;
@@ -299,8 +298,7 @@ ty_err cli_call_parse(ty_str name, ty_str args, struct cli_call *ret_call)
         more = cli_piece_split(&args, ',', &arg);
         arg = ty_str_trim(arg);
         if (arg.len == 0)
-            return ty_fail(TY_INVALID_ARGUMENT, "argument --format: an empty argument of '%s()'",
-                           transforms[t].name);
+            return ty_fail(TY_INVALID_ARGUMENT, "an empty argument of '%s()'", transforms[t].name);
         ty_err err = argument_parse(&transforms[t], arg, place, &call);
         if (err != TY_OK)
             return err;

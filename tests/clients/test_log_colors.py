@@ -59,6 +59,15 @@ def test_errors_stand_out(shared_yard, job):
     assert any(line.endswith(" two") for line in lines)
 
 
+def test_a_failed_job_stands_out(shared_yard):
+    """Its last line is the service's, whose routine lines are dim."""
+    name = shared_yard.create("false")
+    shared_yard.wait(name)
+    lines = on_terminal(shared_yard, name).splitlines()
+    assert any(line.startswith("\033[90mservice\033[0m \033[31mJob failed: ") for line in lines), lines
+    assert any(line.startswith("\033[90mservice\033[0m \033[90mJob ") for line in lines), lines
+
+
 def test_no_color_where_none_is_wanted(shared_yard, job):
     for environment in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
         text = on_terminal(shared_yard, job, **environment)

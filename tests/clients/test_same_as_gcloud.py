@@ -71,12 +71,19 @@ FILTERS = [f"{BY_NAME} --format='value(displayName)' --filter={shlex.quote(text)
     "createTime<-P1D", "createTime<2020-01-01T00:00:00Z", "createTime>='2020-01-01 10:00:00'", "alpha", "beta", "nothere",
     "jobSpec.workerPoolSpecs.replicaCount>1", "jobSpec.workerPoolSpecs[1].replicaCount=2", "name:customJobs*",
     'displayName="beta job"', "displayName='beta job'", "error.code>0", "error:*", "NOT (displayName=alpha OR error:*)",
-    "displayName<b", "displayName>=b")
+    "displayName<b", "displayName>=b",
+    "displayName=(alpha,gamma)", "displayName=(alpha, gamma)", "displayName=('alpha','beta job')", "labels.team=(x,y)",
+    "error.code=(1,3)", "state=(JOB_STATE_FAILED,JOB_STATE_CANCELLED)", "displayName:(alp*, gam*)",
+    "displayName.len()>5", "createTime.date('%Y')>2000", "name.basename().len()>3 displayName=alpha")
 ]
 
 LISTS = [
     f"{BY_NAME} --format='value(displayName)' --limit=2", f"{LIST} --sort-by=~displayName --format='value(displayName)'",
     f"{LIST} --sort-by=state,~displayName --format='value(displayName)'", f"{LIST} --sort-by=bogus --format='value(displayName)'",
+    f"{LIST} --sort-by=error.code,displayName --format='value(displayName)'", f"{LIST} --sort-by=~error.code --format='value(displayName)'",
+    # Not labels.team upwards: gcloud cannot sort by a label and leaves the order as it was.
+    f"{LIST} --sort-by=~labels.team,displayName --format='value(displayName)'",
+    f"{LIST} --sort-by=~error.code,displayName --format='table(displayName)'", f"{LIST} --sort-by=labels.team,~displayName --format='table(displayName)'",
     f"{LIST} --page-size=1 --format='value(displayName)'", f"{LIST} --limit 1 --format 'value(displayName)'",
     f"--project=trainyard {BY_NAME} --format='value(displayName)'", f"ai --project trainyard custom-jobs list --limit=1 --format=json",
     f"beta {BY_NAME} --format='value(displayName)'", f"alpha {BY_NAME} --format='value(displayName)'",
@@ -119,7 +126,9 @@ WRONG = [
     f"{CREATE} --worker-pool-spec=machine-type=n1-standard-4,container-image-uri=host,accelerator-type=x",
     "ai custom-jobs create --display-name=x --worker-pool-spec= --command=true", f"{CREATE} --display-name",
     f"{LIST} --limit=0", f"{LIST} --limit=-1", f"{LIST} --limit=x", f"{LIST} extra", f"{LIST} --filt=x", f"{LIST} --filter='('",
-    f"{LIST} --filter='displayName='", f"{LIST} --filter='a=1)'", f"{LIST} --verbosity=bogus", f"{LIST} --project=Bad_Project",
+    f"{LIST} --filter='displayName='", f"{LIST} --filter='a=1)'", f"{LIST} --filter='displayName=(a,)'",
+    f"{LIST} --filter='displayName~(a|b)'", f"{LIST} --filter='a=1 OR b=1 AND c=1'", f"{LIST} --filter='name.bogus()=1'",
+    f"{LIST} --filter='name.len()'", f"{LIST} --verbosity=bogus", f"{LIST} --project=Bad_Project",
     f"{LIST} --impersonate-service-account=a@b.c", "ai custom-jobs describe", "ai custom-jobs describe 1",
     "ai custom-jobs describe {a_id} extra", "ai custom-jobs describe {a_id} -- x",
     "ai custom-jobs describe 1 --no-user-output-enabled", "ai custom-jobs cancel", "ai custom-jobs cancel 1",
