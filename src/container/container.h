@@ -10,6 +10,7 @@
  *   image-0           PYTHONPATH of the image of pool 0
  *   0-0.container     replica 0-0 has, or may have, a container; gone when that is removed
  *   0-0.cid           its id, written by the engine
+ *   0-0.env           its environment, for the engine to read; gone when the container has ended
  *
  * Where to start: container_engine_find (at submit), container_prepare (before the replicas: find
  * or pull the images), container_run (a replica), container_sweep (nothing is left of an attempt).
@@ -79,11 +80,17 @@ struct container {
     int64_t job_id;
     int attempt, pool, index;
 };
-/* The engine's command line, a pure function. `image_python_path` is what the image has.
- * NULL-ended. TY_INVALID_ARGUMENT: a path that no engine's command line can say. */
+/* How the engine's client is started for it. */
+struct container_call {
+    const char **argv;       /* NULL-ended; no values of variables are in it */
+    const char **client_env; /* NULL-ended NAME=VALUE, to be added to the client's environment */
+    ty_str env_file;         /* the text of POOL-INDEX.env, which argv names unless it is empty */
+};
+/* That, as a pure function. `image_python_path` is what the image has. TY_INVALID_ARGUMENT: a path
+ * that no engine's command line can say. TY_RESOURCE_EXHAUSTED: too much environment. */
 TY_NODISCARD ty_err container_argv(struct ty_arena *a, const struct container_engine *engine,
                                    const struct container *c, const char *image_python_path,
-                                   const char ***ret_argv);
+                                   struct container_call *ret_call);
 /* Run it and wait for its end, as the process of the replica, in the replica's folder: its output
  * goes to our own stdout and stderr, a SIGTERM to its first process. Returns a wait status: the
  * program's, with 128+N as signal N; 125 to 127 after a line on stderr that says why, when the

@@ -66,7 +66,7 @@ static bool remove_before(struct ty_arena *a, const struct container_engine *e,
 /* ---- the engine's client ---- */
 
 /* In the new process: with our output, without our marks. */
-static _Noreturn void client_main(const char *const *argv, pid_t parent)
+static _Noreturn void client_main(const struct container_call *line, pid_t parent)
 {
     sigset_t none;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -76,8 +76,10 @@ static _Noreturn void client_main(const char *const *argv, pid_t parent)
     sigprocmask(SIG_SETMASK, &none, NULL);
     unsetenv("TRAINYARD_ATTEMPT");
     unsetenv("TRAINYARD_REPLICA");
-    execv(argv[0], (char *const *)argv);
-    fprintf(stderr, "trainyard: cannot run '%s': %s\n", argv[0], strerror(errno));
+    for (size_t i = 0; line->client_env[i]; i++)
+        putenv((char *)line->client_env[i]); /* this process is about to be another */
+    execv(line->argv[0], (char *const *)line->argv);
+    fprintf(stderr, "trainyard: cannot run '%s': %s\n", line->argv[0], strerror(errno));
     _exit(ENGINE_FAILED);
 }
 
@@ -119,7 +121,7 @@ static int client_wait(struct ty_arena *a, const struct container_engine *e,
 }
 
 static int client_run(struct ty_arena *a, const struct container_engine *e,
-                      const struct container *c, const char *const *argv)
+                      const struct container *c, const struct container_call *line)
 {
     pid_t parent = getpid(), client = ty_fork();
     if (client < 0) {
@@ -127,7 +129,7 @@ static int client_run(struct ty_arena *a, const struct container_engine *e,
         return ENGINE_FAILED << 8;
     }
     if (client == 0)
-        client_main(argv, parent);
+        client_main(line, parent);
     return client_wait(a, e, c, client);
 }
 
@@ -192,7 +194,7 @@ static int settle(struct ty_arena *a, const struct container_engine *e, const st
 /* ---- the whole ---- */
 
 static ty_err run_prepare(struct ty_arena *a, const struct container *c,
-                          struct container_engine *ret_engine, const char ***ret_argv)
+                          struct container_engine *ret_engine, struct container_call *ret_line)
 {
     ty_str key, python_path = {0};
     int dirfd = open("..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -206,7 +208,9 @@ static ty_err run_prepare(struct ty_arena *a, const struct container *c,
         err = ty_fail(TY_INTERNAL, "%s does not remove the one before",
                       container_kind_name(ret_engine->kind));
     if (err == TY_OK)
-        err = container_argv(a, ret_engine, c, ty_cstr(a, python_path), ret_argv);
+        err = container_argv(a, ret_engine, c, ty_cstr(a, python_path), ret_line);
+    if (err == TY_OK && ret_line->env_file.len > 0)
+        err = ty_file_replace(AT_FDCWD, beside(a, c, "env"), ret_line->env_file, 0600);
     if (err != TY_OK)
         return err;
     int fd = open(beside(a, c, "container"), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
@@ -220,19 +224,20 @@ int container_run(const struct container *c)
 {
     struct ty_arena a = {0};
     struct container_engine e;
-    const char **argv;
+    struct container_call line;
     sigset_t held;
     sigemptyset(&held);
     sigaddset(&held, SIGCHLD);
     sigaddset(&held, SIGTERM);
     sigprocmask(SIG_BLOCK, &held, NULL);
     prctl(PR_SET_NAME, "ty-container");
-    ty_err err = run_prepare(&a, c, &e, &argv);
+    ty_err err = run_prepare(&a, c, &e, &line);
     int status = ENGINE_FAILED << 8;
     if (err == TY_OK)
-        status = settle(&a, &e, c, client_run(&a, &e, c, argv));
+        status = settle(&a, &e, c, client_run(&a, &e, c, &line));
     else
         fprintf(stderr, "trainyard: the container cannot be started: %s\n", ty_err_message());
+    unlink(beside(&a, c, "env"));
     ty_arena_clear(&a);
     return status;
 }
