@@ -10,6 +10,7 @@
  *   image-0           PYTHONPATH of the image of pool 0
  *   0-0.container     replica 0-0 has, or may have, a container; gone when that is removed
  *   0-0.cid           its id, written by the engine
+ *   0-0.oom           the engine said that it was killed for memory
  *   0-0.env           its environment, for the engine to read; gone when the container has ended
  *
  * Where to start: container_engine_find (at submit), container_prepare (before the replicas: find
@@ -96,6 +97,10 @@ TY_NODISCARD ty_err container_argv(struct ty_arena *a, const struct container_en
  * program's, with 128+N as signal N; 125 to 127 after a line on stderr that says why, when the
  * engine could not start the program. The container is left for container_sweep. */
 int container_run(const struct container *c);
+/* In an attempt's folder: does its engine hold containers to their limits? */
+bool container_limits_hold(int dirfd);
+/* Did the engine say that the replica's container, which has ended, was killed for memory? */
+bool container_oom_told(int dirfd, int pool, int index);
 /* Remove the attempt's containers, whatever they do; nothing is started when it had none. False:
  * some are still there after limit_ms, or the engine does not answer. */
 bool container_sweep(const char *data_dir, int64_t job_id, int attempt, int64_t limit_ms);

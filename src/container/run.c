@@ -135,20 +135,46 @@ static int client_run(struct ty_arena *a, const struct container_engine *e,
 
 /* ---- how it ended ---- */
 
-/* 125 to 127 are the engine's, unless the program was there to give them. */
-static bool was_started(struct ty_arena *a, const struct container_engine *e,
-                        const struct container *c)
+/* What the engine says of a container that has ended. */
+struct ended {
+    bool started; /* its program did run */
+    bool oom;     /* and was killed for memory */
+};
+static struct ended look_at_end(struct ty_arena *a, const struct container_engine *e,
+                                const struct container *c)
 {
-    const char *cid = cid_read(a, c);
-    const char *argv[] = {e->path, "inspect", "--format", "{{.State.StartedAt}}", cid, NULL};
+    const char *cid = cid_read(a, c), *format = "{{.State.OOMKilled}} {{.State.StartedAt}}";
+    const char *argv[] = {e->path, "inspect", "--format", format, cid, NULL};
+    struct ended ended = {0};
     struct call call;
     if (!cid)
-        return false;
+        return ended;
     ty_err err = call_run(&call, argv, CONTROL_MS);
-    bool started =
-        err == TY_OK && call.status == 0 && !ty_str_starts(ty_buf_str(&call.out), TY_STR("0001-"));
+    ty_str since = ty_buf_str(&call.out), oom;
+    if (err == TY_OK && call.status == 0 && ty_str_split(&since, ' ', &oom)) {
+        ended.started = !ty_str_starts(since, TY_STR("0001-"));
+        ended.oom = ty_str_is(oom, "true");
+    }
     call_clear(&call);
-    return started;
+    return ended;
+}
+
+/* For the conductor (container_oom_told). */
+static void note_oom(struct ty_arena *a, const struct container *c)
+{
+    int fd = open(beside(a, c, "oom"), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0)
+        fprintf(stderr, "trainyard: cannot make the file '%s': %s\n", beside(a, c, "oom"),
+                strerror(errno));
+    else
+        close(fd);
+}
+
+bool container_oom_told(int dirfd, int pool, int index)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%d-%d.oom", pool, index);
+    return faccessat(dirfd, name, F_OK, 0) == 0;
 }
 
 static void say_unstarted(const struct container_engine *e, const struct container *c, int status)
@@ -180,10 +206,17 @@ static void forget_engine(struct ty_arena *a, const struct container *c)
 static int settle(struct ty_arena *a, const struct container_engine *e, const struct container *c,
                   int status)
 {
-    if (!WIFEXITED(status))
+    if (!WIFEXITED(status) || status == 0)
         return status;
     int code = WEXITSTATUS(status);
-    if (code >= ENGINE_FAILED && code <= PROGRAM_MISSING && !was_started(a, e, c)) {
+    bool engines = code >= ENGINE_FAILED && code <= PROGRAM_MISSING; /* or the program's own */
+    bool limited = e->limits && c->memory_bytes > 0;
+    struct ended ended = {.started = true};
+    if (engines || limited)
+        ended = look_at_end(a, e, c);
+    if (ended.oom)
+        note_oom(a, c);
+    if (engines && !ended.started) {
         say_unstarted(e, c, code);
         if (code != PROGRAM_MISSING)
             forget_engine(a, c);
@@ -204,6 +237,7 @@ static ty_err run_prepare(struct ty_arena *a, const struct container *c,
     if (err == TY_OK)
         err = ty_file_read(dirfd, ty_format(a, "image-%d", c->pool), CALL_BYTES, a, &python_path);
     close(dirfd);
+    unlink(beside(a, c, "oom"));
     if (err == TY_OK && !remove_before(a, ret_engine, c))
         err = ty_fail(TY_INTERNAL, "%s does not remove the one before",
                       container_kind_name(ret_engine->kind));

@@ -31,7 +31,7 @@ static void left_add(struct left *left, struct ty_arena *a, int dirfd, const cha
 
 static bool is_of_container(ty_str name)
 {
-    static const char *const ends[] = {".container", ".cid", ".env"};
+    static const char *const ends[] = {".container", ".cid", ".env", ".oom"};
     for (size_t i = 0; i < TY_COUNT(ends); i++)
         if (ty_str_ends(name, ty_str_of(ends[i])))
             return true;

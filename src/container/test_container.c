@@ -368,6 +368,8 @@ static void image_that_is_nowhere(void **state)
 
 /* ---- a container's life ---- */
 
+static int64_t memory_bytes; /* the limit of the next one; 0: none */
+
 /* container_run in a process of its own, in the replica's folder; its stderr is in `err`. */
 static pid_t start(const char *program)
 {
@@ -383,6 +385,7 @@ static pid_t start(const char *program)
     if (pid == 0) {
         struct container c = job_of("a:1");
         c.command = (char *[]){"trainer", NULL};
+        c.memory_bytes = memory_bytes;
         c.env = (char *[]){"KEY=secret", "TWO=1\n2", NULL};
         if (chdir(path_of("jobs/7/1/0-0")) != 0 || !freopen(path_of("err"), "w", stderr))
             _exit(99);
@@ -439,15 +442,40 @@ static void engines_statuses_are_told_apart(void **state)
                  {127, "command not found in image: 'trainer' is not in a:1"}};
     for (size_t i = 0; i < TY_COUNT(cases); i++) {
         const char *program = ty_format(&arena, "exit %d", cases[i].status);
-        put("started", "2026-01-01T00:00:00Z\n");
+        put("started", "false 2026-01-01T00:00:00Z\n");
         assert_int_equal(finish(start(program)), cases[i].status);
         assert_string_equal(get("err"), "");
         assert_true(is_there("engine"));
-        put("started", "0001-01-01T00:00:00Z\n");
+        put("started", "false 0001-01-01T00:00:00Z\n");
         assert_int_equal(finish(start(program)), cases[i].status);
         assert_non_null(strstr(get("err"), cases[i].words));
         assert_int_equal(is_there("engine"), cases[i].status == 127); /* tried anew, or as it was */
     }
+}
+
+/* The engine is asked where there is a limit, after a bad end. */
+static void kill_for_memory_is_told(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *program, *answer;
+        int64_t memory_bytes;
+        bool told;
+    } cases[] = {{"exit 137", "true 2026-01-01T00:00:00Z\n", 1 << 30, true},
+                 {"exit 1", "true 2026-01-01T00:00:00Z\n", 1 << 30, true},
+                 {"exit 137", "false 2026-01-01T00:00:00Z\n", 1 << 30, false},
+                 {"exit 137", "true 2026-01-01T00:00:00Z\n", 0, false},
+                 {"exit 0", "true 2026-01-01T00:00:00Z\n", 1 << 30, false}};
+    int dirfd = open(path_of("jobs/7/1"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (size_t i = 0; i < TY_COUNT(cases); i++) { /* each a next life of the same replica */
+        put("started", cases[i].answer);
+        memory_bytes = cases[i].memory_bytes;
+        (void)finish(start(cases[i].program));
+        assert_int_equal(container_oom_told(dirfd, 0, 0), cases[i].told);
+    }
+    memory_bytes = 0;
+    assert_true(container_limits_hold(dirfd));
+    close(dirfd);
 }
 
 static void client_has_no_marks(void **state)
@@ -576,6 +604,7 @@ static const struct CMUnitTest tests[] = {
     CASE("prepare/image_nowhere", image_that_is_nowhere),
     CASE("run/statuses_are_the_programs", statuses_are_the_programs),
     CASE("run/engines_statuses_are_told_apart", engines_statuses_are_told_apart),
+    CASE("run/kill_for_memory_is_told", kill_for_memory_is_told),
     CASE("run/client_has_no_marks", client_has_no_marks),
     CASE("run/environment_is_in_a_file_of_ours", environment_is_in_a_file_of_ours),
     CASE("run/sigterm_is_passed_on_once", sigterm_is_passed_on_once),
