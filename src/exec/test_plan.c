@@ -551,6 +551,12 @@ static void hints_fit(void **state)
         /* What it printed is better than what its number may mean. */
         {HINT_STATUS, 2, "x: error: unrecognized arguments: --a --b", "does not know --a --b:"},
         {HINT_STATUS, 2, "", "Many programs end with 2"},
+        {HINT_STATUS, 127, "trainyard: command not found in image: 'x y' is not in a:1.",
+         "the path that 'x y' has inside the image"},
+        {HINT_STATUS, 126, "trainyard: 'x' of image a:1 cannot be run", "'x' must be a program"},
+        {HINT_STATUS, 125, "trainyard: podman could not start", "the status is the engine's"},
+        {HINT_STATUS, 125, "", "The status is the program's own"},
+        {HINT_STATUS, 127, "", "PATH is the image's own or, for image 'host', the one"},
         {HINT_STATUS, 137, "", "SIGKILL (128 + 9)"},
         {HINT_STATUS, 77, "", "The status is the program's own"},
         {HINT_SIGNAL, SIGILL, "MemoryError", "This CPU does not know"},
