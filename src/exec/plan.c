@@ -512,9 +512,6 @@ static void env_contain(struct exec_replica *r, const struct env *base, struct e
     env_put(inside, ty_format(inside->a, "TRAINYARD_FOLDER=%s", c->mounts[0].to));
     c->env = inside->list;
     env_put(&outside, ty_format(outside.a, "TRAINYARD_REPLICA=%d-%d", r->pool, r->index));
-    for (size_t i = 0; i < inside->count; i++) /* the engine's client passes these on by name */
-        if (container_env_is_secret(inside->list[i]))
-            env_put(&outside, inside->list[i]);
     r->env = outside.list;
 }
 
