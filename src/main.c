@@ -127,6 +127,7 @@ static int command_prepare(int argc, char **argv)
             return EXIT_USAGE;
     }
     ty_seam_role("prepare");
+    int failure_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3); /* why it failed is an ERROR */
     dup2(STDOUT_FILENO, STDERR_FILENO); /* one stream: pip's words stay in order */
     unsetenv("PYTHONPATH");             /* what points clients here is for the replicas */
     ty_err err = TY_OK;
@@ -134,9 +135,9 @@ static int command_prepare(int argc, char **argv)
         err = container_prepare(engine, setup.data_dir, into, wanted, containers);
     if (err == TY_OK && count)
         err = python_prepare(&setup, into, pools, count);
-    if (err != TY_OK)
-        printf("%s\n", ty_err_message());
     fflush(stdout);
+    if (err != TY_OK)
+        dprintf(failure_fd >= 0 ? failure_fd : STDOUT_FILENO, "%s\n", ty_err_message());
     ty_arena_clear(&a);
     return err == TY_OK ? 0 : EXIT_FAILED;
 }

@@ -348,6 +348,69 @@ static void prepare_names_the_missing_folder(void **state)
     assert_non_null(strstr(ty_err_message(), gone));
 }
 
+/* ---- replicas ---- */
+
+static void replica_token_is_read_back(void **state)
+{
+    struct yard *y = *state;
+    static const struct http_replica rows[] = {
+        {.job = 1, .attempt = 1},
+        {.job = INT64_MAX, .attempt = INT_MAX, .pool = INT_MAX, .index = INT_MAX},
+        {.job = 1700000000000000017, .attempt = 3, .pool = 1, .index = 12},
+    };
+    struct auth_secret secret;
+    assert_ok(auth_secret_open(y->dir, &secret));
+    for (size_t i = 0; i < TY_COUNT(rows); i++) {
+        struct http_replica r = {0};
+        const char *token = auth_replica_token(&y->arena, &secret, &rows[i]);
+        assert_true(auth_replica_read(&secret, ty_str_of(token), &r));
+        assert_int_equal(r.job, rows[i].job);
+        assert_int_equal(r.attempt, rows[i].attempt);
+        assert_int_equal(r.pool, rows[i].pool);
+        assert_int_equal(r.index, rows[i].index);
+    }
+}
+
+/* Each byte changed, each length, another secret. */
+static void replica_tampered_is_refused(void **state)
+{
+    struct yard *y = *state;
+    struct auth_secret secret, other;
+    struct http_replica r = {.job = 42, .attempt = 1, .pool = 0, .index = 1}, out;
+    assert_ok(auth_secret_open(y->dir, &secret));
+    char *token = auth_replica_token(&y->arena, &secret, &r);
+    size_t len = strlen(token);
+    for (size_t i = 0; i < len; i++) {
+        char kept = token[i];
+        assert_false(auth_replica_read(&secret, (ty_str){token, i}, &out));
+        token[i] = kept == '1' ? '2' : '1';
+        assert_false(auth_replica_read(&secret, (ty_str){token, len}, &out));
+        token[i] = kept;
+    }
+    assert_true(auth_replica_read(&secret, (ty_str){token, len}, &out));
+    assert_false(auth_replica_read(&secret, ty_str_of(ty_format(&y->arena, "%s0", token)), &out));
+    assert_false(auth_replica_read(&secret, (ty_str){0}, &out));
+    other = secret;
+    other.bytes[AUTH_SECRET_BYTES - 1] ^= 1;
+    assert_false(auth_replica_read(&other, (ty_str){token, len}, &out));
+}
+
+static void secret_is_made_once_and_private(void **state)
+{
+    struct yard *y = *state;
+    struct auth_secret one, two;
+    struct stat st;
+    const char *path = ty_format(&y->arena, "%s/secret", y->dir);
+    assert_ok(auth_secret_open(y->dir, &one));
+    assert_ok(auth_secret_open(y->dir, &two));
+    assert_memory_equal(one.bytes, two.bytes, sizeof one.bytes);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    assert_ok(ty_file_replace(AT_FDCWD, path, TY_STR("short"), 0600));
+    assert_err(TY_DATA_LOSS, auth_secret_open(y->dir, &two));
+    assert_non_null(strstr(ty_err_message(), "remove it"));
+}
+
 #define YARD_TEST(name_, fn_)                                                                      \
     {                                                                                              \
         .name = (name_), .test_func = (fn_), .setup_func = yard_open, .teardown_func = yard_close  \
@@ -369,6 +432,9 @@ static const struct CMUnitTest tests[] = {
     YARD_TEST("env/no_google_host", env_no_google_host),
     YARD_TEST("env/unsets_what_would_lead_away", env_unsets_what_would_lead_away),
     YARD_TEST("shims/are_links_to_this_program", shims_are_links_to_this_program),
+    YARD_TEST("replica/token_is_read_back", replica_token_is_read_back),
+    YARD_TEST("replica/tampered_is_refused", replica_tampered_is_refused),
+    YARD_TEST("secret/is_made_once_and_private", secret_is_made_once_and_private),
     YARD_TEST("prepare/names_the_missing_folder", prepare_names_the_missing_folder),
 };
 TEST_MAIN("auth", tests)

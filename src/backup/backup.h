@@ -4,7 +4,8 @@
  *
  *   trainyard-backup     "format 1", and who wrote it when
  *   trainyard.conf, client/..., jobs/ID/N/...
- *   yard.db              the rows, of one moment
+ *   staging/..., buckets/..., odd/...
+ *   objects.db, yard.db  the rows, each of one moment
  *   trainyard-manifest   "format 1", how many entries, SHA-256 of all bytes before this entry
  *
  * What belongs in it is a table, parts.def. Not in it: Python environments (they are made again),
@@ -23,6 +24,11 @@
  * B5 A job that ran when the backup was taken has lost that attempt and nothing else: restoring
  *    ends it as "restored", at no retry's cost, and a server starts the next one. What its journal
  *    says has ended, and what was being cancelled, goes its own way.
+ *
+ * B6 Of buckets, too, rows come before files, and folders in the order that a file goes through
+ *    them: staging, buckets, odd. A file that was changed meanwhile is a newer one than its row
+ *    says, which objects finds out as it does when a job has written it (objects.h); of all others
+ *    restoring tells the rows what the files are now.
  *
  * Where to start: backup_take in take.c, backup_restore in restore.c; tar.c is the format.
  * Who frees: nothing is kept. Threads: any; a backup or restore belongs to one.

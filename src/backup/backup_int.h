@@ -4,7 +4,7 @@
 
 #include "backup/backup.h"
 
-#include "python/python.h"
+#include "wire/wire.h"
 
 enum {
     BACKUP_FORMAT = 1,
@@ -23,6 +23,8 @@ enum {
 
 enum part_kind { PART_UNKNOWN, PART_FILE, PART_TREE, PART_JOBS, PART_ROWS, PART_SKIP };
 enum part_kind part_kind_of(ty_str name); /* of a name in the data folder */
+/* The part number `i` of the table; false: there are no more. */
+bool part_at(size_t i, const char **ret_name, enum part_kind *ret_kind);
 /* A path that a backup may have: relative, of plain names, below a part that is kept, and a file or
  * folder as that part is. TY_INVALID_ARGUMENT says what is wrong. */
 TY_NODISCARD ty_err part_path_check(ty_str path, bool folder);
@@ -44,7 +46,7 @@ struct tar_writer {
     int64_t left;    /* of the entry's content */
     int64_t entries; /* begun */
     size_t used;     /* of `out` */
-    struct python_sha256 hash;
+    struct wire_sha256 hash;
     char out[TAR_BUFFER_BYTES];
 };
 void tar_writer_init(struct tar_writer *w, int fd);
@@ -60,11 +62,11 @@ typedef ty_err (*tar_source)(void *arg, char *ptr, size_t len, size_t *ret_len);
 struct tar_reader {
     tar_source source;
     void *arg;
-    int64_t offset;            /* bytes taken from the source */
-    int64_t left, padding;     /* of the entry's content, and after it */
-    int64_t entries;           /* begun */
-    struct python_sha256 hash; /* of all bytes before the newest entry's header */
-    struct python_sha256 running;
+    int64_t offset;          /* bytes taken from the source */
+    int64_t left, padding;   /* of the entry's content, and after it */
+    int64_t entries;         /* begun */
+    struct wire_sha256 hash; /* of all bytes before the newest entry's header */
+    struct wire_sha256 running;
     char path[TAR_PATH_BYTES + 1]; /* the newest entry's */
 };
 void tar_reader_init(struct tar_reader *r, tar_source source, void *arg);

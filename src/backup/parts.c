@@ -18,6 +18,15 @@ enum part_kind part_kind_of(ty_str name)
     return PART_UNKNOWN;
 }
 
+bool part_at(size_t i, const char **ret_name, enum part_kind *ret_kind)
+{
+    if (i >= TY_COUNT(parts))
+        return false;
+    *ret_name = parts[i].name;
+    *ret_kind = parts[i].kind;
+    return true;
+}
+
 ty_err part_path_check(ty_str path, bool folder)
 {
     ty_str rest = path, name, first = {0};

@@ -7,6 +7,7 @@
 #include "backup/backup_int.h"
 
 #include "exec/exec.h"
+#include "objects/objects.h"
 #include "store/store.h"
 
 #include <dirent.h>
@@ -406,6 +407,8 @@ ty_err backup_restore(const char *file, const char *data_dir, const struct backu
     }
     if (err == TY_OK)
         err = settle(r);
+    if (err == TY_OK)
+        err = objects_restored(r->stage);
     if (err == TY_OK)
         err = publish(r);
     char *message = ty_err_take();

@@ -6,6 +6,7 @@
 #include "backup/backup_int.h"
 
 #include "exec/exec.h"
+#include "objects/objects.h"
 #include "store/store.h"
 
 #include <dirent.h>
@@ -267,26 +268,33 @@ static ty_err add_head(struct take *t)
     return tar_add_note(t->tar, BACKUP_HEAD, ty_str_of(text));
 }
 
-/* All that is not rows, and a word about what nobody here knows. */
-static ty_err add_parts(struct take *t)
+/* A word about what nobody here knows. */
+static ty_err look_for_unknown(struct take *t)
 {
     DIR *dir = fdopendir(openat(t->data_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!dir)
         return ty_fail_errno(errno, "cannot list '%s'", t->data_dir);
-    ty_err err = TY_OK;
     struct dirent *entry;
-    while (err == TY_OK && (entry = readdir(dir)) != NULL) {
-        const char *name = entry->d_name;
-        enum part_kind kind = part_kind_of(ty_str_of(name));
+    while ((entry = readdir(dir)) != NULL)
+        if (part_kind_of(ty_str_of(entry->d_name)) == PART_UNKNOWN && !is_dots(entry->d_name))
+            leave_out(t, entry->d_name, "it is no part of a yard");
+    closedir(dir);
+    return TY_OK;
+}
+
+/* All that is not rows. */
+static ty_err add_parts(struct take *t)
+{
+    const char *name;
+    enum part_kind kind;
+    ty_err err = look_for_unknown(t);
+    for (size_t i = 0; err == TY_OK && part_at(i, &name, &kind); i++) {
         if (kind == PART_FILE)
             err = add_file(t, t->data_fd, name, name);
         else if (kind == PART_TREE)
             err = add_tree(t, t->data_fd, name, name, 1);
-        else if (kind == PART_UNKNOWN && !is_dots(name))
-            leave_out(t, name, "it is no part of a yard");
         err = err == TY_NOT_FOUND ? TY_OK : err;
     }
-    closedir(dir);
     return err;
 }
 
@@ -303,8 +311,13 @@ static ty_err add_rows(struct take *t)
     int fd = open(t->work, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (err == TY_OK && fd < 0)
         err = ty_fail_errno(errno, "cannot open '%s'", t->work);
-    if (err == TY_OK)
-        err = add_file(t, fd, "yard.db", "yard.db");
+    const char *name;
+    enum part_kind kind;
+    for (size_t i = 0; err == TY_OK && part_at(i, &name, &kind); i++) {
+        if (kind == PART_ROWS)
+            err = add_file(t, fd, name, name);
+        err = err == TY_NOT_FOUND ? TY_OK : err; /* a yard without buckets */
+    }
     if (fd >= 0)
         close(fd);
     return err;
@@ -317,6 +330,8 @@ static ty_err write_all(struct take *t)
         err = ty_mkdirs(t->work, 0700);
     if (err == TY_OK)
         err = store_copy(t->data_dir, t->work); /* B1 */
+    if (err == TY_OK)
+        err = objects_copy(t->data_dir, t->work); /* B6 */
     if (err == TY_OK)
         err = store_open(t->work, &t->rows);
     if (err == TY_OK)

@@ -43,7 +43,7 @@ void tar_writer_init(struct tar_writer *w, int fd)
     w->fd = fd;
     w->bytes = w->left = w->entries = 0;
     w->used = 0;
-    python_sha256_init(&w->hash);
+    wire_sha256_init(&w->hash);
 }
 
 static ty_err flush(struct tar_writer *w)
@@ -56,7 +56,7 @@ static ty_err flush(struct tar_writer *w)
 static ty_err put(struct tar_writer *w, const void *ptr, size_t len)
 {
     const char *p = ptr;
-    python_sha256_add(&w->hash, p, len);
+    wire_sha256_add(&w->hash, p, len);
     w->bytes += (int64_t)len;
     while (len > 0) {
         size_t take = sizeof w->out - w->used;
@@ -178,10 +178,10 @@ ty_err tar_add_note(struct tar_writer *w, const char *path, ty_str bytes)
     return err ? err : tar_add_bytes(w, bytes.ptr, bytes.len);
 }
 
-static void manifest_text(struct python_sha256 hash, int64_t entries, struct ty_buf *b)
+static void manifest_text(struct wire_sha256 hash, int64_t entries, struct ty_buf *b)
 {
-    char hex[PYTHON_KEY_BYTES];
-    python_sha256_end(&hash, hex);
+    char hex[WIRE_SHA256_HEX_BYTES];
+    wire_sha256_end(&hash, hex);
     ty_buf_addf(b, "format %d\nentries %" PRId64 "\nsha256 %s\n", BACKUP_FORMAT, entries, hex);
 }
 
@@ -206,7 +206,7 @@ void tar_reader_init(struct tar_reader *r, tar_source source, void *arg)
     r->arg = arg;
     r->offset = r->left = r->padding = r->entries = 0;
     r->path[0] = '\0';
-    python_sha256_init(&r->running);
+    wire_sha256_init(&r->running);
     r->hash = r->running;
 }
 
@@ -220,7 +220,7 @@ static ty_err take(struct tar_reader *r, char *ptr, size_t len)
             return err;
         if (n == 0)
             return ty_fail(TY_DATA_LOSS, "it is cut short: it ends at byte %" PRId64, r->offset);
-        python_sha256_add(&r->running, ptr, n);
+        wire_sha256_add(&r->running, ptr, n);
         r->offset += (int64_t)n;
         ptr += n;
         len -= n;

@@ -1,11 +1,16 @@
-/* completion.c -- trainyard completion bash: a completion script made of commands.def.
+/* completion.c -- trainyard completion bash, zsh and fish, made of commands.def.
  *
- * The script is complete in itself (two case tables, words and flags), so that pressing TAB starts
- * no process of ours. bash splits words at '=': "--format=js" arrives as three words, and what
- * follows a '=' is left to bash's own completion of file names (-o default). */
+ * bash's script is complete in itself (two case tables, words and flags), so that pressing TAB
+ * starts no process of ours, but for jobs. bash splits words at '=': "--format=js" arrives as three
+ * words, and what follows a '=' is left to bash's own completion of file names (-o default).
+ * The scripts of zsh and fish ask `completion words -- WORD...` each time (a few milliseconds),
+ * which prints what the last of these words may become, one a line. Where a job is meant these are
+ * the ids of the newest jobs and their names; a server that does not answer at once has none. */
 #include "cli/cli_int.h"
 
-enum { SCRIPT_BYTES = 1 << 20 };
+#include "wire/wire.h"
+
+enum { SCRIPT_BYTES = 1 << 20, JOBS_MS = 300, JOBS_SHOWN = 200 };
 
 static bool begins_with(ty_str words, ty_str prefix)
 {
@@ -75,7 +80,8 @@ static void add_flags(struct ty_buf *b)
 {
     for (size_t i = 0; i < cli_command_count; i++) {
         const struct cli_command *cmd = &cli_commands[i];
-        ty_buf_addf(b, "    '%s') flags='", cmd->words);
+        const char *job = strcmp(cmd->positional, "JOB") == 0 ? "job=1 " : "";
+        ty_buf_addf(b, "    '%s') %sflags='", cmd->words, job);
         for (const struct cli_flag *f = cmd->flags; f->name != NULL; f++)
             add_flag(b, f);
         for (const struct cli_flag *f = cli_globals; f->name != NULL; f++)
@@ -91,7 +97,7 @@ static void add_script(struct ty_buf *b)
                    "#   trainyard completion bash > ~/.local/share/bash-completion/completions/"
                    "trainyard\n"
                    "_trainyard() {\n"
-                   "  local current=${COMP_WORDS[COMP_CWORD]} path= words= flags= i word\n"
+                   "  local current=${COMP_WORDS[COMP_CWORD]} path= words= flags= job= i word\n"
                    "  COMPREPLY=()\n"
                    "  for ((i = 1; i < COMP_CWORD; i++)); do\n"
                    "    word=${COMP_WORDS[i]}\n"
@@ -117,6 +123,8 @@ static void add_script(struct ty_buf *b)
                    "    [[ ${#COMPREPLY[@]} == 1 && ${COMPREPLY[0]} == *= ]] && compopt -o nospace "
                    "2> /dev/null\n"
                    "  else\n"
+                   "    [[ $job ]] && words=$(\"${COMP_WORDS[0]}\" completion words -- $path "
+                   "\"$current\" 2> /dev/null)\n"
                    "    COMPREPLY=($(compgen -W \"$words\" -- \"$current\"))\n"
                    "  fi\n"
                    "  return 0\n"
@@ -124,18 +132,154 @@ static void add_script(struct ty_buf *b)
                    "complete -o default -F _trainyard trainyard\n");
 }
 
+/* ---- completion words ---- */
+
+/* Letters that mean nothing to a shell. */
+static bool is_plain(ty_str s)
+{
+    for (size_t i = 0; i < s.len; i++) {
+        char ch = s.ptr[i];
+        if (!((ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') || (ch >= '0' && ch <= '9') ||
+              strchr("-_./:+", ch) != NULL))
+            return false;
+    }
+    return s.len > 0 && s.ptr[0] != '-';
+}
+
+static void add_if(struct ty_buf *b, ty_str word, ty_str start)
+{
+    if (ty_str_starts(word, start))
+        ty_buf_addf(b, TY_STR_FMT "\n", TY_STR_ARG(word));
+}
+
+/* The newest jobs: ids, then names. */
+static ty_err add_jobs(struct cli *c, struct ty_buf *b, ty_str start)
+{
+    json_t *page, *job;
+    size_t i;
+    ty_err err = cli_target(c);
+    const char *path = err == TY_OK
+                           ? ty_format(c->arena, "%s?readMask=name,displayName&pageSize=%d",
+                                       cli_jobs_path(c), JOBS_SHOWN)
+                           : NULL;
+    if (err == TY_OK)
+        err = cli_call(c, HTTP_GET, path, TY_STR(""), JOBS_MS, &page);
+    if (err != TY_OK)
+        return err;
+    json_array_foreach (json_object_get(page, "customJobs"), i, job) {
+        ty_str name = wire_json_get_str(job, "name"), id;
+        while (ty_str_split(&name, '/', &id))
+            ;
+        add_if(b, id, start);
+    }
+    json_array_foreach (json_object_get(page, "customJobs"), i, job) {
+        ty_str name = wire_json_get_str(job, "displayName");
+        if (is_plain(name))
+            add_if(b, name, start);
+    }
+    json_decref(page);
+    return TY_OK;
+}
+
+static void add_command_flags(struct ty_buf *b, const struct cli_command *cmd, ty_str start)
+{
+    struct ty_buf flags;
+    ty_buf_init(&flags, SCRIPT_BYTES);
+    for (const struct cli_flag *f = cmd->flags; f->name != NULL; f++)
+        add_flag(&flags, f);
+    for (const struct cli_flag *f = cli_globals; f->name != NULL; f++)
+        if (cli_flag_find(cmd, ty_str_of(f->name)) == f)
+            add_flag(&flags, f);
+    ty_str rest = ty_buf_str(&flags), word;
+    for (bool more = true; more;) {
+        more = ty_str_split(&rest, ' ', &word);
+        if (word.len > 0)
+            add_if(b, word, start);
+    }
+    ty_buf_clear(&flags);
+}
+
+/* What the last of `words` may become. */
+static ty_err add_words(struct cli *c, struct ty_buf *b, ty_str words)
+{
+    const struct cli_command *cmd = NULL;
+    const char *path = "";
+    ty_str word;
+    size_t behind = 0; /* words behind the command's own */
+    while (ty_str_split(&words, ' ', &word)) {
+        if (word.len == 0 || word.ptr[0] == '-')
+            continue;
+        behind += cmd != NULL;
+        path = ty_format(c->arena, "%s%s" TY_STR_FMT, path, path[0] != '\0' ? " " : "",
+                         TY_STR_ARG(word));
+        cmd = cmd != NULL ? cmd : cli_command_named(ty_str_of(path));
+    }
+    if (word.len > 0 && word.ptr[0] == '-') {
+        if (cmd != NULL)
+            add_command_flags(b, cmd, word);
+        return TY_OK;
+    }
+    for (size_t i = 0; i < cli_command_count && cmd == NULL; i++) {
+        ty_str whole = ty_str_of(cli_commands[i].words);
+        if (begins_with(whole, ty_str_of(path)) && word_is_new(i, ty_str_of(path)))
+            add_if(b, word_after(whole, ty_str_of(path)), word);
+    }
+    bool job = cmd != NULL && behind == 0 && strcmp(cmd->positional, "JOB") == 0;
+    return job ? add_jobs(c, b, word) : TY_OK;
+}
+
+/* ---- the command ---- */
+
+static const char ZSH[] =
+    "#compdef trainyard\n"
+    "# zsh completion of trainyard. To have it in every shell, after compinit in ~/.zshrc:\n"
+    "#   source <(trainyard completion zsh)\n"
+    "_trainyard() {\n"
+    "  local -a found\n"
+    "  found=(${(f)\"$(\"${words[1]}\" completion words -- \"${(@)words[2,CURRENT]}\" 2> "
+    "/dev/null)\"})\n"
+    "  if (( ${#found} )); then\n"
+    "    compadd -- ${found:#*=}\n"
+    "    compadd -S '' -- ${(M)found:#*=}\n"
+    "  else\n"
+    "    _files\n"
+    "  fi\n"
+    "}\n"
+    "compdef _trainyard trainyard\n";
+
+static const char FISH[] =
+    "# fish completion of trainyard. To have it in every shell:\n"
+    "#   trainyard completion fish > ~/.config/fish/completions/trainyard.fish\n"
+    "function __trainyard_words\n"
+    "  set -l words (commandline -opc) (commandline -ct)\n"
+    "  $words[1] completion words -- $words[2..-1] 2> /dev/null\n"
+    "end\n"
+    "complete -c trainyard -a '(__trainyard_words)'\n";
+
 int cli_completion(struct cli *c)
 {
     struct ty_buf b;
-    if (!ty_str_is(c->args.positional, "bash")) {
-        (void)!ty_fail(TY_INVALID_ARGUMENT, "argument SHELL: '" TY_STR_FMT "' is not bash",
+    ty_str rest = c->args.positional, what;
+    bool more = ty_str_split(&rest, ' ', &what), words = ty_str_is(what, "words");
+    bool known =
+        words || ty_str_is(what, "bash") || ty_str_is(what, "zsh") || ty_str_is(what, "fish");
+    if (!known || (more && !words)) {
+        (void)!ty_fail(TY_INVALID_ARGUMENT,
+                       "argument SHELL: '" TY_STR_FMT "' is none of bash, zsh, fish",
                        TY_STR_ARG(c->args.positional));
         return cli_fail_usage(c);
     }
     ty_buf_init(&b, SCRIPT_BYTES);
-    add_script(&b);
-    ty_err err = ty_buf_check(&b, "the script");
+    ty_err err = TY_OK;
+    if (words)
+        err = add_words(c, &b, more ? rest : TY_STR(""));
+    else if (ty_str_is(what, "bash"))
+        add_script(&b);
+    else
+        ty_buf_addz(&b, ty_str_is(what, "zsh") ? ZSH : FISH);
     if (err == TY_OK)
+        err = ty_buf_check(&b, "the script");
+    if (err == TY_OK && b.len > 0)
         fputs(b.ptr, stdout);
     ty_buf_clear(&b);
     return err == TY_OK ? CLI_OK : cli_fail(c, err);

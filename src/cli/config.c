@@ -63,22 +63,29 @@ static ty_err value_check(ty_str value)
                           VALUE_BYTES);
 }
 
+bool cli_gcloud_is_ours(struct cli *c, const char *folder)
+{
+    ty_str universe = auth_gcloud_property(c->arena, folder, "core", "universe_domain");
+    if (strcmp(folder, ty_format(c->arena, "%s/client/gcloud", c->data_dir)) == 0 ||
+        ty_str_is(universe, AUTH_UNIVERSE))
+        return true;
+    (void)!ty_fail(TY_FAILED_PRECONDITION,
+                   "CLOUDSDK_CONFIG is '%s', which is not Trainyard's and stays as it is: evaluate "
+                   "'trainyard env' in this shell, or unset it",
+                   folder);
+    return false;
+}
+
 /* Set or, with an empty value, unset. */
 static int property_write(struct cli *c, const struct cli_property *p, ty_str value)
 {
     const char *folder = cli_gcloud_dir(c), *given = getenv(p->variable);
-    ty_str universe = auth_gcloud_property(c->arena, folder, "core", "universe_domain");
-    const char *own = ty_format(c->arena, "%s/client/gcloud", c->data_dir);
-    if (strcmp(folder, own) != 0 && !ty_str_is(universe, AUTH_UNIVERSE))
-        return cli_fail(c, ty_fail(TY_FAILED_PRECONDITION,
-                                   "CLOUDSDK_CONFIG is '%s', which is not Trainyard's and stays as "
-                                   "it is: evaluate 'trainyard env' in this shell, or unset it",
-                                   folder));
+    if (!cli_gcloud_is_ours(c, folder))
+        return cli_fail(c, TY_FAILED_PRECONDITION);
     ty_err err = auth_gcloud_property_set(c->arena, folder, p->section, p->key, value);
     if (err != TY_OK)
         return cli_fail(c, err);
-    fprintf(stderr, "%s property [%s/%s].\n", value.len > 0 ? "Updated" : "Unset", p->section,
-            p->key);
+    cli_say(c, "%s property [%s/%s].\n", value.len > 0 ? "Updated" : "Unset", p->section, p->key);
     if (given != NULL && given[0] != '\0')
         fprintf(stderr, "WARNING: the variable %s is set to '%s' and wins in this shell.\n",
                 p->variable, cli_text_for(c->arena, STDERR_FILENO, given));

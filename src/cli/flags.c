@@ -136,12 +136,13 @@ static ty_err letters_parse(struct ty_arena *a, const struct cli_command *cmd, i
 static ty_err positional_parse(struct ty_arena *a, const struct cli_command *cmd, const char *word,
                                struct cli_args *args)
 {
+    bool all = strcmp(cmd->words, "help") == 0 || strcmp(cmd->words, "completion") == 0;
     if (cli_takes_many(cmd)) {
         args->words[args->word_count++] = ty_cstr(a, ty_str_of(word));
         args->positional = ty_str_of(word);
         return TY_OK;
     }
-    if (args->positional.len > 0 && strcmp(cmd->words, "help") == 0) {
+    if (args->positional.len > 0 && all) {
         args->positional =
             ty_str_of(ty_format(a, TY_STR_FMT " %s", TY_STR_ARG(args->positional), word));
         return TY_OK;
@@ -323,11 +324,6 @@ ty_err cli_dict_split(struct ty_arena *a, const char *flag, ty_str text,
                            "needs another delimiter: ^|^key=a,b|key=c)",
                            flag, TY_STR_ARG(i->value));
         i->value = value;
-        for (struct cli_item *k = items; k != i; k = k->next)
-            if (ty_str_eq(k->key, i->key))
-                return ty_fail(TY_INVALID_ARGUMENT,
-                               "argument --%s: '" TY_STR_FMT "' is there twice", flag,
-                               TY_STR_ARG(i->key));
     }
     *ret_items = items;
     return TY_OK;

@@ -8,10 +8,17 @@
  *   set      -      command                (CMD is dropped with the entry point it belongs to)
  *   set      set    command args
  *
- * --entrypoint takes one word in docker, so the rest of `command` goes before `args`. */
+ * --entrypoint takes one word in docker, so the rest of `command` goes before `args`.
+ *
+ * The environment is no part of the command line, because everybody on this machine can read that,
+ * and it may have keys and tokens. Plain values go through --env-file. The engines do not agree on
+ * quotes, line ends and long lines in such a file, so a value with any of these is in the
+ * environment of the engine's client, and --env=NAME has it taken from there. */
 #include "container/container_int.h"
 
 #include <sys/sysinfo.h>
+
+enum { ENV_LINE_BYTES = 16384, ENV_FILE_BYTES = 8 << 20 };
 
 struct words {
     struct ty_arena *a;
@@ -74,22 +81,59 @@ static void add_limits(struct words *w, const struct container_engine *e, const 
         add(w, e->kind == CONTAINER_DOCKER ? "--gpus=all" : "--device=nvidia.com/gpu=all");
 }
 
-static void add_env(struct words *w, const struct container *c, const char *image_python_path)
+/* Does every engine read this from a file as it is? */
+static bool is_plain(const char *variable)
 {
+    size_t len = strlen(variable);
+    for (size_t i = 0; i < len; i++)
+        if ((unsigned char)variable[i] < ' ' || (unsigned char)variable[i] > '~' ||
+            strchr("\"'\\$`#", variable[i]))
+            return false;
+    return len < ENV_LINE_BYTES && strchr(variable, '=') && variable[len - 1] != ' ';
+}
+
+/* To the file, or by name to the client's environment. */
+static void add_variable(struct words *w, struct words *client, struct ty_buf *file,
+                         const char *variable)
+{
+    if (is_plain(variable)) {
+        ty_buf_addf(file, "%s\n", variable);
+        return;
+    }
+    add(w, ty_format(w->a, "--env=%.*s", (int)strcspn(variable, "="), variable));
+    add(client, variable);
+}
+
+static ty_err add_env(struct words *w, const struct container *c, const char *image_python_path,
+                      struct container_call *call)
+{
+    struct words client = {.a = w->a};
+    struct ty_buf file;
+    client.list = ty_new_array(w->a, const char *, list_length(c->env) + 2);
+    ty_buf_init(&file, ENV_FILE_BYTES);
     for (size_t i = 0; c->env && c->env[i]; i++)
-        add(w, ty_format(w->a, "--env=%s", c->env[i]));
-    if (c->python_path && image_python_path[0] != '\0')
-        add(w, ty_format(w->a, "--env=PYTHONPATH=%s:%s", c->python_path, image_python_path));
-    else if (c->python_path)
-        add(w, ty_format(w->a, "--env=PYTHONPATH=%s", c->python_path));
+        add_variable(w, &client, &file, c->env[i]);
+    if (c->python_path)
+        add_variable(w, &client, &file,
+                     ty_format(w->a, "PYTHONPATH=%s%s%s", c->python_path,
+                               image_python_path[0] ? ":" : "", image_python_path));
+    ty_err err = ty_buf_check(&file, "the container's environment");
+    if (file.len > 0)
+        add(w, ty_format(w->a, "--env-file=../%d-%d.env", c->pool, c->index));
+    call->client_env = client.list;
+    call->env_file = ty_str_dup(w->a, ty_buf_str(&file));
+    ty_buf_clear(&file);
+    return err;
 }
 
 ty_err container_argv(struct ty_arena *a, const struct container_engine *engine,
                       const struct container *c, const char *image_python_path,
-                      const char ***ret_argv)
+                      struct container_call *ret_call)
 {
+    struct container_call call = {0};
     size_t commands = list_length(c->command), args = list_length(c->args);
     struct words w = {.a = a};
+    ty_err err;
     w.list =
         ty_new_array(a, const char *, commands + args + list_length(c->env) + c->mount_count + 32);
     add(&w, engine->path);
@@ -102,11 +146,13 @@ ty_err container_argv(struct ty_arena *a, const struct container_engine *engine,
     add_labels(&w, c);
     add_limits(&w, engine, c);
     for (size_t i = 0; i < c->mount_count; i++) {
-        ty_err err = add_mount(&w, &c->mounts[i]);
+        err = add_mount(&w, &c->mounts[i]);
         if (err != TY_OK)
             return err;
     }
-    add_env(&w, c, image_python_path);
+    err = add_env(&w, c, image_python_path, &call);
+    if (err != TY_OK)
+        return err;
     if (commands > 0)
         add(&w, ty_format(a, "--entrypoint=%s", c->command[0]));
     add(&w, c->image);
@@ -114,6 +160,7 @@ ty_err container_argv(struct ty_arena *a, const struct container_engine *engine,
         add(&w, c->command[i]);
     for (size_t i = 0; i < args; i++)
         add(&w, c->args[i]);
-    *ret_argv = w.list;
+    call.argv = w.list;
+    *ret_call = call;
     return TY_OK;
 }

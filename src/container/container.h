@@ -10,6 +10,8 @@
  *   image-0           PYTHONPATH of the image of pool 0
  *   0-0.container     replica 0-0 has, or may have, a container; gone when that is removed
  *   0-0.cid           its id, written by the engine
+ *   0-0.oom           the engine said that it was killed for memory
+ *   0-0.env           its environment, for the engine to read; gone when the container has ended
  *
  * Where to start: container_engine_find (at submit), container_prepare (before the replicas: find
  * or pull the images), container_run (a replica), container_sweep (nothing is left of an attempt).
@@ -79,16 +81,26 @@ struct container {
     int64_t job_id;
     int attempt, pool, index;
 };
-/* The engine's command line, a pure function. `image_python_path` is what the image has.
- * NULL-ended. TY_INVALID_ARGUMENT: a path that no engine's command line can say. */
+/* How the engine's client is started for it. */
+struct container_call {
+    const char **argv;       /* NULL-ended; no values of variables are in it */
+    const char **client_env; /* NULL-ended NAME=VALUE, to be added to the client's environment */
+    ty_str env_file;         /* the text of POOL-INDEX.env, which argv names unless it is empty */
+};
+/* That, as a pure function. `image_python_path` is what the image has. TY_INVALID_ARGUMENT: a path
+ * that no engine's command line can say. TY_RESOURCE_EXHAUSTED: too much environment. */
 TY_NODISCARD ty_err container_argv(struct ty_arena *a, const struct container_engine *engine,
                                    const struct container *c, const char *image_python_path,
-                                   const char ***ret_argv);
+                                   struct container_call *ret_call);
 /* Run it and wait for its end, as the process of the replica, in the replica's folder: its output
  * goes to our own stdout and stderr, a SIGTERM to its first process. Returns a wait status: the
  * program's, with 128+N as signal N; 125 to 127 after a line on stderr that says why, when the
  * engine could not start the program. The container is left for container_sweep. */
 int container_run(const struct container *c);
+/* In an attempt's folder: does its engine hold containers to their limits? */
+bool container_limits_hold(int dirfd);
+/* Did the engine say that the replica's container, which has ended, was killed for memory? */
+bool container_oom_told(int dirfd, int pool, int index);
 /* Remove the attempt's containers, whatever they do; nothing is started when it had none. False:
  * some are still there after limit_ms, or the engine does not answer. */
 bool container_sweep(const char *data_dir, int64_t job_id, int attempt, int64_t limit_ms);

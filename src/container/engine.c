@@ -81,6 +81,16 @@ ty_err engine_write(int dirfd, const struct container_engine *engine, const char
     return err;
 }
 
+bool container_limits_hold(int dirfd)
+{
+    struct ty_arena a = {0};
+    struct container_engine e;
+    ty_str key;
+    bool hold = engine_read(&a, dirfd, &e, &key) == TY_OK && e.limits;
+    ty_arena_clear(&a);
+    return hold;
+}
+
 /* ---- programs ---- */
 
 /* The path of a program, by PATH; NULL: there is none. */

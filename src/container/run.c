@@ -66,7 +66,7 @@ static bool remove_before(struct ty_arena *a, const struct container_engine *e,
 /* ---- the engine's client ---- */
 
 /* In the new process: with our output, without our marks. */
-static _Noreturn void client_main(const char *const *argv, pid_t parent)
+static _Noreturn void client_main(const struct container_call *line, pid_t parent)
 {
     sigset_t none;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -76,8 +76,10 @@ static _Noreturn void client_main(const char *const *argv, pid_t parent)
     sigprocmask(SIG_SETMASK, &none, NULL);
     unsetenv("TRAINYARD_ATTEMPT");
     unsetenv("TRAINYARD_REPLICA");
-    execv(argv[0], (char *const *)argv);
-    fprintf(stderr, "trainyard: cannot run '%s': %s\n", argv[0], strerror(errno));
+    for (size_t i = 0; line->client_env[i]; i++)
+        putenv((char *)line->client_env[i]); /* this process is about to be another */
+    execv(line->argv[0], (char *const *)line->argv);
+    fprintf(stderr, "trainyard: cannot run '%s': %s\n", line->argv[0], strerror(errno));
     _exit(ENGINE_FAILED);
 }
 
@@ -119,7 +121,7 @@ static int client_wait(struct ty_arena *a, const struct container_engine *e,
 }
 
 static int client_run(struct ty_arena *a, const struct container_engine *e,
-                      const struct container *c, const char *const *argv)
+                      const struct container *c, const struct container_call *line)
 {
     pid_t parent = getpid(), client = ty_fork();
     if (client < 0) {
@@ -127,26 +129,52 @@ static int client_run(struct ty_arena *a, const struct container_engine *e,
         return ENGINE_FAILED << 8;
     }
     if (client == 0)
-        client_main(argv, parent);
+        client_main(line, parent);
     return client_wait(a, e, c, client);
 }
 
 /* ---- how it ended ---- */
 
-/* 125 to 127 are the engine's, unless the program was there to give them. */
-static bool was_started(struct ty_arena *a, const struct container_engine *e,
-                        const struct container *c)
+/* What the engine says of a container that has ended. */
+struct ended {
+    bool started; /* its program did run */
+    bool oom;     /* and was killed for memory */
+};
+static struct ended look_at_end(struct ty_arena *a, const struct container_engine *e,
+                                const struct container *c)
 {
-    const char *cid = cid_read(a, c);
-    const char *argv[] = {e->path, "inspect", "--format", "{{.State.StartedAt}}", cid, NULL};
+    const char *cid = cid_read(a, c), *format = "{{.State.OOMKilled}} {{.State.StartedAt}}";
+    const char *argv[] = {e->path, "inspect", "--format", format, cid, NULL};
+    struct ended ended = {0};
     struct call call;
     if (!cid)
-        return false;
+        return ended;
     ty_err err = call_run(&call, argv, CONTROL_MS);
-    bool started =
-        err == TY_OK && call.status == 0 && !ty_str_starts(ty_buf_str(&call.out), TY_STR("0001-"));
+    ty_str since = ty_buf_str(&call.out), oom;
+    if (err == TY_OK && call.status == 0 && ty_str_split(&since, ' ', &oom)) {
+        ended.started = !ty_str_starts(since, TY_STR("0001-"));
+        ended.oom = ty_str_is(oom, "true");
+    }
     call_clear(&call);
-    return started;
+    return ended;
+}
+
+/* For the conductor (container_oom_told). */
+static void note_oom(struct ty_arena *a, const struct container *c)
+{
+    int fd = open(beside(a, c, "oom"), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0)
+        fprintf(stderr, "trainyard: cannot make the file '%s': %s\n", beside(a, c, "oom"),
+                strerror(errno));
+    else
+        close(fd);
+}
+
+bool container_oom_told(int dirfd, int pool, int index)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%d-%d.oom", pool, index);
+    return faccessat(dirfd, name, F_OK, 0) == 0;
 }
 
 static void say_unstarted(const struct container_engine *e, const struct container *c, int status)
@@ -178,10 +206,17 @@ static void forget_engine(struct ty_arena *a, const struct container *c)
 static int settle(struct ty_arena *a, const struct container_engine *e, const struct container *c,
                   int status)
 {
-    if (!WIFEXITED(status))
+    if (!WIFEXITED(status) || status == 0)
         return status;
     int code = WEXITSTATUS(status);
-    if (code >= ENGINE_FAILED && code <= PROGRAM_MISSING && !was_started(a, e, c)) {
+    bool engines = code >= ENGINE_FAILED && code <= PROGRAM_MISSING; /* or the program's own */
+    bool limited = e->limits && c->memory_bytes > 0;
+    struct ended ended = {.started = true};
+    if (engines || limited)
+        ended = look_at_end(a, e, c);
+    if (ended.oom)
+        note_oom(a, c);
+    if (engines && !ended.started) {
         say_unstarted(e, c, code);
         if (code != PROGRAM_MISSING)
             forget_engine(a, c);
@@ -192,7 +227,7 @@ static int settle(struct ty_arena *a, const struct container_engine *e, const st
 /* ---- the whole ---- */
 
 static ty_err run_prepare(struct ty_arena *a, const struct container *c,
-                          struct container_engine *ret_engine, const char ***ret_argv)
+                          struct container_engine *ret_engine, struct container_call *ret_line)
 {
     ty_str key, python_path = {0};
     int dirfd = open("..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -202,11 +237,14 @@ static ty_err run_prepare(struct ty_arena *a, const struct container *c,
     if (err == TY_OK)
         err = ty_file_read(dirfd, ty_format(a, "image-%d", c->pool), CALL_BYTES, a, &python_path);
     close(dirfd);
+    unlink(beside(a, c, "oom"));
     if (err == TY_OK && !remove_before(a, ret_engine, c))
         err = ty_fail(TY_INTERNAL, "%s does not remove the one before",
                       container_kind_name(ret_engine->kind));
     if (err == TY_OK)
-        err = container_argv(a, ret_engine, c, ty_cstr(a, python_path), ret_argv);
+        err = container_argv(a, ret_engine, c, ty_cstr(a, python_path), ret_line);
+    if (err == TY_OK && ret_line->env_file.len > 0)
+        err = ty_file_replace(AT_FDCWD, beside(a, c, "env"), ret_line->env_file, 0600);
     if (err != TY_OK)
         return err;
     int fd = open(beside(a, c, "container"), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
@@ -220,19 +258,20 @@ int container_run(const struct container *c)
 {
     struct ty_arena a = {0};
     struct container_engine e;
-    const char **argv;
+    struct container_call line;
     sigset_t held;
     sigemptyset(&held);
     sigaddset(&held, SIGCHLD);
     sigaddset(&held, SIGTERM);
     sigprocmask(SIG_BLOCK, &held, NULL);
     prctl(PR_SET_NAME, "ty-container");
-    ty_err err = run_prepare(&a, c, &e, &argv);
+    ty_err err = run_prepare(&a, c, &e, &line);
     int status = ENGINE_FAILED << 8;
     if (err == TY_OK)
-        status = settle(&a, &e, c, client_run(&a, &e, c, argv));
+        status = settle(&a, &e, c, client_run(&a, &e, c, &line));
     else
         fprintf(stderr, "trainyard: the container cannot be started: %s\n", ty_err_message());
+    unlink(beside(&a, c, "env"));
     ty_arena_clear(&a);
     return status;
 }

@@ -29,6 +29,15 @@ static void left_add(struct left *left, struct ty_arena *a, int dirfd, const cha
     ty_buf_addf(&left->list, TY_STR_FMT "\n", TY_STR_ARG(ty_str_trim(id)));
 }
 
+static bool is_of_container(ty_str name)
+{
+    static const char *const ends[] = {".container", ".cid", ".env", ".oom"};
+    for (size_t i = 0; i < TY_COUNT(ends); i++)
+        if (ty_str_ends(name, ty_str_of(ends[i])))
+            return true;
+    return false;
+}
+
 /* Read the folder; with `left` NULL, remove those files instead. */
 static void walk_folder(struct ty_arena *a, int dirfd, struct left *left)
 {
@@ -38,10 +47,9 @@ static void walk_folder(struct ty_arena *a, int dirfd, struct left *left)
     if (!dir && fd >= 0)
         close(fd);
     while (dir && (entry = readdir(dir))) {
-        ty_str name = ty_str_of(entry->d_name);
         if (left)
             left_add(left, a, dirfd, entry->d_name);
-        else if (ty_str_ends(name, TY_STR(".container")) || ty_str_ends(name, TY_STR(".cid")))
+        else if (is_of_container(ty_str_of(entry->d_name)))
             unlinkat(dirfd, entry->d_name, 0);
     }
     if (dir)

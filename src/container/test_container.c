@@ -92,13 +92,13 @@ static struct container job_of(const char *image)
 static const char *line_of(const struct container_engine *e, const struct container *c,
                            const char *image_path)
 {
-    const char **argv;
+    struct container_call call;
     struct ty_buf b;
     ty_buf_init(&b, 65536);
-    assert_ok(container_argv(&arena, e, c, image_path, &argv));
-    for (size_t i = 1; argv[i]; i++)
-        if (strncmp(argv[i], "--shm-size=", 11) != 0)
-            ty_buf_addf(&b, "%s%s", i > 1 ? " " : "", argv[i]);
+    assert_ok(container_argv(&arena, e, c, image_path, &call));
+    for (size_t i = 1; call.argv[i]; i++)
+        if (strncmp(call.argv[i], "--shm-size=", 11) != 0)
+            ty_buf_addf(&b, "%s%s", i > 1 ? " " : "", call.argv[i]);
     const char *line = ty_cstr(&arena, ty_buf_str(&b));
     ty_buf_clear(&b);
     return line;
@@ -162,7 +162,7 @@ static void paths_with_odd_names(void **state)
     (void)state;
     struct container_engine e = engine_of(CONTAINER_PODMAN);
     struct container c = job_of("x");
-    const char **argv;
+    struct container_call call;
     struct container_mount mounts[] = {
         {"/a", "/a", false}, {"/b", "/gcs/b", true}, {"/c:1", "/c:1", true}, {"/d,1", "/d", false}};
     c.mounts = mounts;
@@ -171,7 +171,7 @@ static void paths_with_odd_names(void **state)
                 "--volume=/a:/a --volume=/b:/gcs/b:ro "
                 "--mount=type=bind,source=/c:1,target=/c:1,readonly --volume=/d,1:/d x");
     mounts[0].from = "/e:1,2";
-    assert_err(TY_INVALID_ARGUMENT, container_argv(&arena, &e, &c, "", &argv));
+    assert_err(TY_INVALID_ARGUMENT, container_argv(&arena, &e, &c, "", &call));
 }
 
 static void python_path_goes_before_the_images(void **state)
@@ -179,11 +179,34 @@ static void python_path_goes_before_the_images(void **state)
     (void)state;
     struct container_engine e = engine_of(CONTAINER_PODMAN);
     struct container c = job_of("x");
+    struct container_call call;
     c.env = (char *[]){"A=1 2", NULL};
-    assert_ends(line_of(&e, &c, "/app"), "=0-0 --env=A=1 2 x");
+    assert_ok(container_argv(&arena, &e, &c, "/app", &call));
+    assert_true(ty_str_is(call.env_file, "A=1 2\n"));
     c.python_path = "/ours";
-    assert_ends(line_of(&e, &c, ""), "--env=PYTHONPATH=/ours x");
-    assert_ends(line_of(&e, &c, "/app"), "--env=PYTHONPATH=/ours:/app x");
+    assert_ok(container_argv(&arena, &e, &c, "", &call));
+    assert_true(ty_str_is(call.env_file, "A=1 2\nPYTHONPATH=/ours\n"));
+    assert_ok(container_argv(&arena, &e, &c, "/app", &call));
+    assert_true(ty_str_is(call.env_file, "A=1 2\nPYTHONPATH=/ours:/app\n"));
+}
+
+/* Everybody on the machine can read a command line. */
+static void no_value_is_on_the_command_line(void **state)
+{
+    (void)state;
+    struct container_engine e = engine_of(CONTAINER_PODMAN);
+    struct container c = job_of("x");
+    struct container_call call;
+    assert_ends(line_of(&e, &c, ""), "=0-0 x"); /* no environment, no file */
+    c.env = (char *[]){"KEY=secret",   "EMPTY=", "TWO=secret\nsecret", "JSON={\"a\":1}", "END= ",
+                       "UTF=\xc3\xa4", NULL};
+    assert_ends(line_of(&e, &c, ""),
+                "=0-0 --env=TWO --env=JSON --env=END --env=UTF --env-file=../0-0.env x");
+    assert_ok(container_argv(&arena, &e, &c, "", &call));
+    assert_true(ty_str_is(call.env_file, "KEY=secret\nEMPTY=\n"));
+    for (size_t i = 0; i < 4; i++)
+        assert_string_equal(call.client_env[i], c.env[i + 2]);
+    assert_null(call.client_env[4]);
 }
 
 /* ---- names ---- */
@@ -345,6 +368,8 @@ static void image_that_is_nowhere(void **state)
 
 /* ---- a container's life ---- */
 
+static int64_t memory_bytes; /* the limit of the next one; 0: none */
+
 /* container_run in a process of its own, in the replica's folder; its stderr is in `err`. */
 static pid_t start(const char *program)
 {
@@ -360,6 +385,8 @@ static pid_t start(const char *program)
     if (pid == 0) {
         struct container c = job_of("a:1");
         c.command = (char *[]){"trainer", NULL};
+        c.memory_bytes = memory_bytes;
+        c.env = (char *[]){"KEY=secret", "TWO=1\n2", NULL};
         if (chdir(path_of("jobs/7/1/0-0")) != 0 || !freopen(path_of("err"), "w", stderr))
             _exit(99);
         setenv("TRAINYARD_ATTEMPT", "7/1", 1);
@@ -415,15 +442,40 @@ static void engines_statuses_are_told_apart(void **state)
                  {127, "command not found in image: 'trainer' is not in a:1"}};
     for (size_t i = 0; i < TY_COUNT(cases); i++) {
         const char *program = ty_format(&arena, "exit %d", cases[i].status);
-        put("started", "2026-01-01T00:00:00Z\n");
+        put("started", "false 2026-01-01T00:00:00Z\n");
         assert_int_equal(finish(start(program)), cases[i].status);
         assert_string_equal(get("err"), "");
         assert_true(is_there("engine"));
-        put("started", "0001-01-01T00:00:00Z\n");
+        put("started", "false 0001-01-01T00:00:00Z\n");
         assert_int_equal(finish(start(program)), cases[i].status);
         assert_non_null(strstr(get("err"), cases[i].words));
         assert_int_equal(is_there("engine"), cases[i].status == 127); /* tried anew, or as it was */
     }
+}
+
+/* The engine is asked where there is a limit, after a bad end. */
+static void kill_for_memory_is_told(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *program, *answer;
+        int64_t memory_bytes;
+        bool told;
+    } cases[] = {{"exit 137", "true 2026-01-01T00:00:00Z\n", 1 << 30, true},
+                 {"exit 1", "true 2026-01-01T00:00:00Z\n", 1 << 30, true},
+                 {"exit 137", "false 2026-01-01T00:00:00Z\n", 1 << 30, false},
+                 {"exit 137", "true 2026-01-01T00:00:00Z\n", 0, false},
+                 {"exit 0", "true 2026-01-01T00:00:00Z\n", 1 << 30, false}};
+    int dirfd = open(path_of("jobs/7/1"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (size_t i = 0; i < TY_COUNT(cases); i++) { /* each a next life of the same replica */
+        put("started", cases[i].answer);
+        memory_bytes = cases[i].memory_bytes;
+        (void)finish(start(cases[i].program));
+        assert_int_equal(container_oom_told(dirfd, 0, 0), cases[i].told);
+    }
+    memory_bytes = 0;
+    assert_true(container_limits_hold(dirfd));
+    close(dirfd);
 }
 
 static void client_has_no_marks(void **state)
@@ -431,6 +483,19 @@ static void client_has_no_marks(void **state)
     (void)state;
     assert_int_equal(finish(start("echo \"[$TRAINYARD_ATTEMPT]\" >$FAKE/mark; exit 0")), 0);
     assert_string_equal(get("mark"), "[]\n");
+}
+
+static void environment_is_in_a_file_of_ours(void **state)
+{
+    (void)state;
+    static const char program[] = "stat -c %a ../0-0.env >$FAKE/mode; cat ../0-0.env >$FAKE/file\n"
+                                  "echo \"$TWO\" >$FAKE/two; exit 0";
+    assert_int_equal(finish(start(program)), 0);
+    assert_string_equal(get("mode"), "600\n");
+    assert_string_equal(get("file"), "KEY=secret\n");
+    assert_string_equal(get("two"), "1\n2\n");
+    assert_null(strstr(get("calls"), "secret"));
+    assert_false(is_there("jobs/7/1/0-0.env"));
 }
 
 static void sigterm_is_passed_on_once(void **state)
@@ -527,6 +592,7 @@ static const struct CMUnitTest tests[] = {
     CASE("argv/limits_where_they_work", limits_where_they_work),
     CASE("argv/paths_with_odd_names", paths_with_odd_names),
     CASE("argv/python_path_goes_before_the_images", python_path_goes_before_the_images),
+    CASE("argv/no_value_is_on_the_command_line", no_value_is_on_the_command_line),
     CASE("image/names", image_names),
     CASE("image/first_pattern_wins", first_pattern_wins),
     CASE("image/rules_are_checked", rules_are_checked),
@@ -538,7 +604,9 @@ static const struct CMUnitTest tests[] = {
     CASE("prepare/image_nowhere", image_that_is_nowhere),
     CASE("run/statuses_are_the_programs", statuses_are_the_programs),
     CASE("run/engines_statuses_are_told_apart", engines_statuses_are_told_apart),
+    CASE("run/kill_for_memory_is_told", kill_for_memory_is_told),
     CASE("run/client_has_no_marks", client_has_no_marks),
+    CASE("run/environment_is_in_a_file_of_ours", environment_is_in_a_file_of_ours),
     CASE("run/sigterm_is_passed_on_once", sigterm_is_passed_on_once),
     CASE("run/client_dies_with_its_parent", client_dies_with_its_parent),
     CASE("run/next_life_removes_the_one_before", next_life_removes_the_one_before),

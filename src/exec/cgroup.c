@@ -172,6 +172,49 @@ static void find_v1(struct ty_arena *a, const char *root, ty_str own, ty_str mou
         place->version = 1;
 }
 
+static void take_v2(char *dir, ty_str controllers, struct cgroup_place *place)
+{
+    place->version = 2;
+    place->dirs[CGROUP_MEMORY] = has_word(controllers, ' ', "memory") ? dir : NULL;
+    place->dirs[CGROUP_PIDS] = has_word(controllers, ' ', "pids") ? dir : NULL;
+    place->dirs[CGROUP_CPU] = has_word(controllers, ' ', "cpu") ? dir : NULL;
+    place->dirs[CGROUP_CPUACCT] = dir; /* cpu.stat is there without a controller */
+}
+
+/* The folder of a path in the tree of a controller ("" for version 2's); NULL: none. */
+static char *other_folder(struct ty_arena *a, const char *root, ty_str mounts,
+                          const char *controller, ty_str path)
+{
+    const char *type = controller[0] ? "cgroup" : "cgroup2";
+    ty_str line;
+    struct mount m;
+    while (ty_str_split(&mounts, '\n', &line))
+        if (parse_mount(line, &m) && ty_str_is(m.type, type) &&
+            (!controller[0] || has_word(m.options, ',', controller)))
+            return folder_of(a, root, &m, path);
+    return NULL;
+}
+
+void cgroup_find_other(struct ty_arena *a, const char *root, ty_str own, ty_str other,
+                       ty_str mounts, struct cgroup_place *ret_place)
+{
+    struct cgroup_place place = {0};
+    for (int i = 0; i < CGROUP_PARTS; i++) {
+        ty_str path = own_path(other, part_names[i]);
+        if (path.len > 1 && !ty_str_eq(path, own_path(own, part_names[i])))
+            place.dirs[i] = other_folder(a, root, mounts, part_names[i], path);
+    }
+    if (place.dirs[CGROUP_MEMORY] && place.dirs[CGROUP_CPUACCT])
+        place.version = 1;
+    ty_str path = own_path(other, "");
+    char *dir = NULL;
+    if (place.version == 0 && path.len > 1 && !ty_str_eq(path, own_path(own, "")))
+        dir = other_folder(a, root, mounts, "", path);
+    if (dir && access(ty_format(a, "%s/memory.stat", dir), R_OK) == 0)
+        take_v2(dir, TY_STR("memory pids cpu"), &place);
+    *ret_place = place;
+}
+
 /* Does nobody but this very program run in a cgroup? */
 static bool all_ours(struct ty_arena *a, const char *root, const char *dir)
 {
@@ -199,15 +242,6 @@ static void vacate(struct ty_arena *a, const char *dir)
     static const char *const wanted[] = {"+memory", "+pids", "+cpu"};
     for (size_t i = 0; i < TY_COUNT(wanted); i++) /* one by one: some may not be there */
         (void)write_text(dir, "cgroup.subtree_control", wanted[i]);
-}
-
-static void take_v2(char *dir, ty_str controllers, struct cgroup_place *place)
-{
-    place->version = 2;
-    place->dirs[CGROUP_MEMORY] = has_word(controllers, ' ', "memory") ? dir : NULL;
-    place->dirs[CGROUP_PIDS] = has_word(controllers, ' ', "pids") ? dir : NULL;
-    place->dirs[CGROUP_CPU] = has_word(controllers, ' ', "cpu") ? dir : NULL;
-    place->dirs[CGROUP_CPUACCT] = dir; /* cpu.stat is there without a controller */
 }
 
 /* Does `dir` hand controllers down to groups that we may make? */

@@ -72,6 +72,7 @@ struct exec_job {
     const json_t *spec;              /* canonical jobSpec */
     const int *ports;                /* one a replica, pool by pool */
     const struct exec_share *shares; /* one a replica, likewise; NULL: none are given */
+    const char *const *tokens;       /* one a replica, likewise; NULL: none have any */
     const char *data_dir;
     const char *const *client_env; /* NULL-ended NAME=VALUE: points Google's clients here */
     int64_t timeout_ms, log_floor_ns;

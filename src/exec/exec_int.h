@@ -121,6 +121,12 @@ enum replica_state {
     REPLICA_RUNNING,
     REPLICA_GONE, /* it and all its descendants */
 };
+/* The control group of a replica's container (inside.c). */
+struct inside {
+    struct cgroup_place place;
+    struct cgroup group; /* place NULL: not found (yet) */
+    bool killed;         /* it told of a kill for memory */
+};
 struct replica {
     const struct exec_replica *plan;
     enum replica_state state;
@@ -135,6 +141,7 @@ struct replica {
     bool restart_due; /* to be started again as soon as its output is read */
     int restarts;
     struct cgroup cgroup;
+    struct inside inside; /* with plan->container */
     struct usage usage;
     int64_t oom_kills;      /* at its end: by its cgroup; -1: not told */
     bool memory_limited;    /* at its end: its memory limit was enforced */
@@ -178,6 +185,8 @@ char *attempt_mark(struct ty_arena *a, const char *data_dir, int64_t job_id, int
 /* Signal all processes with the mark (of one replica, unless it is NULL). Returns how many there
  * were. */
 int sweep_signal(const char *mark, const struct exec_replica *replica, int sig);
+/* One of them; 0: there is none. */
+pid_t sweep_find(const char *mark, const struct exec_replica *replica);
 /* Kill until none is left, or for limit_ms. */
 void sweep_kill(const char *mark, const struct exec_replica *replica, int64_t limit_ms);
 
@@ -190,6 +199,7 @@ struct conductor_usage {
     struct cgroup_place place;
     struct samples samples;
     int64_t next_ms;      /* when the next samples are due */
+    int64_t inside_ms;    /* when to look at young containers again */
     bool failed;          /* samples could not be written; said once */
     struct exec_used sum; /* of all runs that have ended */
 };
@@ -261,6 +271,17 @@ void usage_note(struct conductor *c, struct replica *r);
 void usage_say_provisioned(struct conductor *c);
 void usage_say_used(struct conductor *c);
 void usage_clear(struct conductor *c);
+
+/* ---- replicas in containers (inside.c) ---- */
+
+/* Find the container's group, if it is not known yet, and read what it uses now. */
+void inside_look(struct conductor *c, struct replica *r);
+/* That, often, for containers that have just been started. */
+void inside_tick(struct conductor *c, int64_t now_ms);
+int64_t inside_next_ms(const struct conductor *c);
+const char *inside_method(const struct replica *r); /* "cgroup v1", ... or "not measured" */
+/* How many processes were killed for memory, or at least 1; -1: not told. */
+int64_t inside_oom_kills(const struct conductor *c, const struct replica *r);
 
 /* Read what is in a pipe now, once. */
 void output_read(struct conductor *c, struct stream *s);

@@ -3,7 +3,8 @@
  * The environment is, later ones winning: the server's own (without what would lead a client to
  * Google or tell our own tests what to break), what points clients here, the variables of Vertex
  * and of the frameworks, the user's. TRAINYARD_ATTEMPT and TRAINYARD_REPLICA are the marks by which
- * sweep.c finds processes, so a user's value for them is ignored.
+ * sweep.c finds processes, so a user's value for them is ignored; so is one for TRAINYARD_TOKEN, by
+ * which the server knows the replica whatever its uid (http.h).
  *
  * A pool with a Python package runs the interpreter of the environment that `trainyard prepare`
  * makes and links into the attempt's folder before any replica starts (python.h): its path is known
@@ -300,7 +301,8 @@ static ty_err env_add_user(struct env *e, const json_t *pool_spec, int pool)
             return ty_fail(TY_INVALID_ARGUMENT,
                            "workerPoolSpecs[%d].%s.env[%zu].name: must not be empty or contain '='",
                            pool, task_name, i);
-        if (ty_str_is(name, "TRAINYARD_ATTEMPT") || ty_str_is(name, "TRAINYARD_REPLICA"))
+        if (ty_str_is(name, "TRAINYARD_ATTEMPT") || ty_str_is(name, "TRAINYARD_REPLICA") ||
+            ty_str_is(name, "TRAINYARD_TOKEN"))
             continue;
         if (ty_str_is(name, preload_name))
             env_put_preload(e, ty_cstr(e->a, value));
@@ -309,6 +311,13 @@ static ty_err env_add_user(struct env *e, const json_t *pool_spec, int pool)
                 e, ty_format(e->a, TY_STR_FMT "=" TY_STR_FMT, TY_STR_ARG(name), TY_STR_ARG(value)));
     }
     return TY_OK;
+}
+
+/* The second name is TensorFlow's, for gs://. */
+static void env_add_token(struct env *e, const char *token)
+{
+    env_put(e, ty_format(e->a, "TRAINYARD_TOKEN=%s", token));
+    env_put(e, ty_format(e->a, "GOOGLE_AUTH_TOKEN_FOR_TESTING=%s", token));
 }
 
 /* Without a server of one's own, wandb would send the run to its makers, or ask for a key. */
@@ -620,6 +629,8 @@ static ty_err build_env(struct ty_arena *a, const struct exec_job *job, struct e
             env_put(&e, cluster_variable(a, "TF_CONFIG", tf_cluster, exec_task_type(r->pool),
                                          r->index, spec));
         env_put(&e, ty_format(a, "RANK=%zu", i));
+        if (job->tokens)
+            env_add_token(&e, job->tokens[i]);
         if (r->share.devices) { /* numbers as the driver has them, not as CUDA would sort them */
             env_put(&e, ty_format(a, "CUDA_DEVICE_ORDER=PCI_BUS_ID"));
             env_put(&e, ty_format(a, "CUDA_VISIBLE_DEVICES=%s", r->share.devices));

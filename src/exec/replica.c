@@ -476,7 +476,8 @@ ty_err replica_start(struct replica *r, const struct replica_setup *setup)
         r->state = REPLICA_STARTING;
         r->started = r->exited = r->exec_failed = r->judged = false;
         r->start_errno = 0;
-        r->usage = (struct usage){.pid = pid, .begin_ms = ty_boot_ms()};
+        r->usage = (struct usage){.pid = r->plan->container ? 0 : pid, .begin_ms = ty_boot_ms()};
+        r->inside = (struct inside){0};
         r->process = (struct source){.kind = SOURCE_PROCESS, .fd = pidfd, .replica = r};
         r->status = (struct source){.kind = SOURCE_STATUS, .fd = status[0], .replica = r};
         status[0] = -1;
@@ -537,7 +538,8 @@ void replica_read_status(struct replica *r)
 void replica_reap(struct replica *r, const struct replica_setup *setup)
 {
     siginfo_t info;
-    if (!usage_reap(&r->usage, &r->cgroup, r->process.fd, &info))
+    struct usage client = r->usage; /* with a container, what we wait for is the engine's client */
+    if (!usage_reap(r->plan->container ? &client : &r->usage, &r->cgroup, r->process.fd, &info))
         return;
     replica_read_status(r);
     source_close(&r->status);

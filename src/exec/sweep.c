@@ -86,6 +86,27 @@ int sweep_signal(const char *mark, const struct exec_replica *replica, int sig)
     return found;
 }
 
+pid_t sweep_find(const char *mark, const struct exec_replica *replica)
+{
+    char replica_mark[64];
+    struct ty_buf variables;
+    struct dirent *entry;
+    int64_t pid = 0;
+    DIR *proc = opendir("/proc");
+    snprintf(replica_mark, sizeof replica_mark, "TRAINYARD_REPLICA=%d-%d", replica->pool,
+             replica->index);
+    ty_buf_init(&variables, SWEEP_ENVIRON_BYTES);
+    while (pid == 0 && proc && (entry = readdir(proc)) != NULL)
+        if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9' &&
+            signal_one(entry->d_name, mark, replica_mark, 0, &variables) &&
+            ty_parse_i64(ty_str_of(entry->d_name), &pid) != TY_OK)
+            pid = 0;
+    ty_buf_clear(&variables);
+    if (proc)
+        closedir(proc);
+    return (pid_t)pid;
+}
+
 void sweep_kill(const char *mark, const struct exec_replica *replica, int64_t limit_ms)
 {
     int64_t deadline = ty_boot_ms() + limit_ms;

@@ -15,11 +15,13 @@ static json_t *parse(const char *text)
 }
 
 static const char *data_dir = "/data";
+static const char *const *tokens; /* of the replicas of what is built; NULL: none */
 
 static ty_err build(const char *spec_text, struct exec_plan *ret_plan)
 {
     static const int ports[] = {20000, 20001, 20002, 20003, 20004, 20005, 20006, 20007};
-    static const char *const client_env[] = {"TRAINYARD_URL=http://127.0.0.1:7575", NULL};
+    static const char *const client_env[] = {"TRAINYARD_URL=http://127.0.0.1:7575",
+                                             "GOOGLE_AUTH_TOKEN_FOR_TESTING=local", NULL};
     struct ty_config config;
     ty_config_init(&config, &arena);
     json_t *spec = parse(spec_text);
@@ -29,6 +31,7 @@ static ty_err build(const char *spec_text, struct exec_plan *ret_plan)
                            .region = TY_STR("r1"),
                            .spec = spec,
                            .ports = ports,
+                           .tokens = tokens,
                            .data_dir = data_dir,
                            .client_env = client_env,
                            .timeout_ms = 5000,
@@ -553,6 +556,12 @@ static void hints_fit(void **state)
         /* What it printed is better than what its number may mean. */
         {HINT_STATUS, 2, "x: error: unrecognized arguments: --a --b", "does not know --a --b:"},
         {HINT_STATUS, 2, "", "Many programs end with 2"},
+        {HINT_STATUS, 127, "trainyard: command not found in image: 'x y' is not in a:1.",
+         "the path that 'x y' has inside the image"},
+        {HINT_STATUS, 126, "trainyard: 'x' of image a:1 cannot be run", "'x' must be a program"},
+        {HINT_STATUS, 125, "trainyard: podman could not start", "the status is the engine's"},
+        {HINT_STATUS, 125, "", "The status is the program's own"},
+        {HINT_STATUS, 127, "", "PATH is the image's own or, for image 'host', the one"},
         {HINT_STATUS, 137, "", "SIGKILL (128 + 9)"},
         {HINT_STATUS, 77, "", "The status is the program's own"},
         {HINT_SIGNAL, SIGILL, "MemoryError", "This CPU does not know"},
@@ -657,6 +666,33 @@ static void containers_have_an_environment_of_their_own(void **state)
     unsetenv("KEPT");
 }
 
+static void replicas_carry_their_tokens(void **state)
+{
+    (void)state;
+    static const char *const three[] = {"t0", "t1", "t2"};
+    struct exec_plan plan;
+    setenv("TRAINYARD_TOKEN", "the server is a replica of another", 1);
+    tokens = three;
+    ty_err err = build(
+        "{\"workerPoolSpecs\":[{\"replicaCount\":1,\"containerSpec\":{\"imageUri\":\"host\","
+        "\"command\":[\"a\"],\"env\":[{\"name\":\"TRAINYARD_TOKEN\",\"value\":\"x\"}]}}," IMAGE(
+            "") ",{\"replicaCount\":1,\"containerSpec\":{\"imageUri\":\"host\",\"command\":[\"b\"],"
+                "\"env\":[{\"name\":\"GOOGLE_AUTH_TOKEN_FOR_TESTING\",\"value\":\"mine\"}]}}]}",
+        &plan);
+    tokens = NULL;
+    unsetenv("TRAINYARD_TOKEN");
+    assert_ok(err);
+    assert_string_equal(get_env(&plan.replicas[0], "TRAINYARD_TOKEN"), "t0");
+    assert_string_equal(get_env(&plan.replicas[0], "GOOGLE_AUTH_TOKEN_FOR_TESTING"), "t0");
+    assert_string_equal(inside(&plan.replicas[1], "TRAINYARD_TOKEN"), "t1");
+    assert_string_equal(inside(&plan.replicas[1], "GOOGLE_AUTH_TOKEN_FOR_TESTING"), "t1");
+    assert_null(get_env(&plan.replicas[1], "TRAINYARD_TOKEN")); /* the engine's */
+    assert_string_equal(get_env(&plan.replicas[2], "TRAINYARD_TOKEN"), "t2");
+    assert_string_equal(get_env(&plan.replicas[2], "GOOGLE_AUTH_TOKEN_FOR_TESTING"), "mine");
+    assert_null(get_env(plan.prepare, "TRAINYARD_TOKEN"));
+    assert_string_equal(get_env(plan.prepare, "GOOGLE_AUTH_TOKEN_FOR_TESTING"), "local");
+}
+
 static void containers_are_prepared(void **state)
 {
     (void)state;
@@ -752,6 +788,7 @@ static void containers_survive_the_spec(void **state)
 
 static const struct CMUnitTest tests[] = {
     CASE("plan/containers_have_their_own_environment", containers_have_an_environment_of_their_own),
+    CASE("plan/replicas_carry_their_tokens", replicas_carry_their_tokens),
     CASE("plan/containers_are_prepared", containers_are_prepared),
     CASE("plan/buckets_are_at_gcs", buckets_are_at_gcs),
     CASE("spec/containers", containers_survive_the_spec),

@@ -87,6 +87,56 @@ static void v1_is_found(void **state)
     tree_close(&t);
 }
 
+/* A container's groups, which an engine made elsewhere; not ours, and not the top of the tree. */
+static void v1_of_another_is_found(void **state)
+{
+    (void)state;
+    static const char own[] = "8:pids:/\n4:memory:/docker/x/y\n2:cpu,cpuacct:/\n0::/\n";
+    static const char other[] = "8:pids:/\n4:memory:/docker/x/c\n2:cpu,cpuacct:/c\n0::/c\n";
+    struct tree t;
+    struct cgroup_place place;
+    tree_open(&t);
+    cgroup_find_other(&t.arena, t.root, ty_str_of(own), ty_str_of(other), ty_str_of(v1_mounts),
+                      &place);
+    assert_int_equal(place.version, 1);
+    assert_string_equal(place.dirs[CGROUP_MEMORY], tree_path(&t, "cg/memory/c"));
+    assert_string_equal(place.dirs[CGROUP_CPUACCT], tree_path(&t, "cg/cpu,cpuacct/c"));
+    assert_null(place.dirs[CGROUP_PIDS]);
+    struct cgroup g = {.place = &place, .name = "."};
+    put(&t, "cg/memory/c/memory.stat", "total_rss 4096\ntotal_shmem 8192\n");
+    put(&t, "cg/cpu,cpuacct/c/cpuacct.usage", "7000\n");
+    assert_int_equal(cgroup_memory_bytes(&g), 12288);
+    assert_int_equal(cgroup_cpu_us(&g), 7);
+    cgroup_find_other(&t.arena, t.root, ty_str_of(own), ty_str_of(own), ty_str_of(v1_mounts),
+                      &place);
+    assert_int_equal(place.version, 0);
+    tree_close(&t);
+}
+
+static void v2_of_another_is_found(void **state)
+{
+    (void)state;
+    static const char mounts[] = "30 23 0:26 / /cg rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n";
+    struct tree t;
+    struct cgroup_place place;
+    tree_open(&t);
+    cgroup_find_other(&t.arena, t.root, TY_STR("0::/own\n"), TY_STR("0::/libpod-c.scope\n"),
+                      ty_str_of(mounts), &place);
+    assert_int_equal(place.version, 0); /* without the memory controller */
+    put(&t, "cg/libpod-c.scope/memory.stat", "anon 4096\nshmem 1\n");
+    put(&t, "cg/libpod-c.scope/memory.events", "oom 1\noom_kill 2\n");
+    cgroup_find_other(&t.arena, t.root, TY_STR("0::/own\n"), TY_STR("0::/libpod-c.scope\n"),
+                      ty_str_of(mounts), &place);
+    assert_int_equal(place.version, 2);
+    struct cgroup g = {.place = &place, .name = "."};
+    assert_int_equal(cgroup_memory_bytes(&g), 4097);
+    assert_int_equal(cgroup_oom_kills(&g), 2);
+    cgroup_find_other(&t.arena, t.root, TY_STR("0::/own\n"), TY_STR("0::/own\n"), ty_str_of(mounts),
+                      &place);
+    assert_int_equal(place.version, 0);
+    tree_close(&t);
+}
+
 static void make_v2(struct tree *t, const char *own)
 {
     put(t, "proc/self/cgroup", ty_format(&t->arena, "0::%s\n", own));
@@ -596,6 +646,8 @@ static const struct CMUnitTest tests[] = {
     TEST("cgroup/v1_is_found", v1_is_found),
     TEST("cgroup/v2_is_found_above", v2_is_found_above),
     TEST("cgroup/v2_own_cgroup_is_vacated", v2_own_cgroup_is_vacated),
+    TEST("cgroup/v1_of_another_is_found", v1_of_another_is_found),
+    TEST("cgroup/v2_of_another_is_found", v2_of_another_is_found),
     TEST("cgroup/none_is_said", none_is_said),
     TEST("cgroup/v1_limits_and_counts", v1_limits_and_counts),
     TEST("cgroup/v2_limits_and_counts", v2_limits_and_counts),

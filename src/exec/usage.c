@@ -218,11 +218,15 @@ static bool anybody_alive(const struct conductor *c)
 
 int64_t usage_next_ms(const struct conductor *c)
 {
-    return anybody_alive(c) ? c->usage.next_ms : INT64_MAX;
+    int64_t inside_ms = inside_next_ms(c);
+    if (!anybody_alive(c))
+        return INT64_MAX;
+    return inside_ms < c->usage.next_ms ? inside_ms : c->usage.next_ms;
 }
 
 void usage_tick(struct conductor *c, int64_t now_ms)
 {
+    inside_tick(c, now_ms);
     if (now_ms < c->usage.next_ms || !anybody_alive(c))
         return;
     struct exec_sample *round = calloc(c->replica_count, sizeof *round);
@@ -233,7 +237,12 @@ void usage_tick(struct conductor *c, int64_t now_ms)
         struct replica *r = &c->replicas[i];
         if (r->state == REPLICA_GONE)
             continue;
-        usage_look(&r->usage, &r->cgroup);
+        if (r->plan->container)
+            inside_look(c, r);
+        else
+            usage_look(&r->usage, &r->cgroup);
+        if (r->plan->container && !r->inside.group.place)
+            continue;
         round[count++] = (struct exec_sample){.time_ms = time_ms,
                                               .pool = r->plan->pool,
                                               .index = r->plan->index,
@@ -254,6 +263,8 @@ void usage_tick(struct conductor *c, int64_t now_ms)
 
 static const char *method_of(const struct replica *r)
 {
+    if (r->plan->container)
+        return inside_method(r);
     const char *group = r->cgroup.outside ? NULL : cgroup_place_name(r->cgroup.place);
     return group ? group : "/proc every second + wait4";
 }
@@ -277,6 +288,12 @@ static void add_to_journal(struct conductor *c, const struct exec_used *used)
     ty_buf_clear(&b);
 }
 
+/* Is the replica held to its share of memory? */
+static bool is_limited(const struct conductor *c, const struct replica *r)
+{
+    return r->plan->container ? container_limits_hold(c->dirfd) : r->cgroup.memory_limited;
+}
+
 void usage_note(struct conductor *c, struct replica *r)
 {
     const struct usage *u = &r->usage;
@@ -288,10 +305,10 @@ void usage_note(struct conductor *c, struct replica *r)
                              .read_bytes = u->read_bytes,
                              .written_bytes = u->written_bytes,
                              .limit_bytes = r->plan->share.memory_bytes,
-                             .limit_enforced = r->cgroup.memory_limited,
+                             .limit_enforced = is_limited(c, r),
                              .method = ty_str_of(method_of(r))};
-    r->oom_kills = cgroup_oom_kills(&r->cgroup);
-    r->memory_limited = r->cgroup.memory_limited;
+    r->oom_kills = r->plan->container ? inside_oom_kills(c, r) : cgroup_oom_kills(&r->cgroup);
+    r->memory_limited = used.limit_enforced;
     r->processes_refused = cgroup_processes_refused(&r->cgroup);
     add_to_journal(c, &used);
     struct exec_used *sum = &c->usage.sum;
@@ -332,10 +349,16 @@ void usage_say_used(struct conductor *c)
     if (sum->method.len == 0) /* nothing ran */
         return;
     limit_text(sum, limit);
-    output_say(c, "Used: %.1f CPU seconds, %s peak memory%s, %.1f s wall (" TY_STR_FMT "%s).",
-               (double)sum->cpu_us / 1e6, usage_bytes_text(sum->peak_bytes, peak),
-               c->replica_count > 1 ? " of the largest replica" : "",
-               (double)(ty_boot_ms() - c->begin_ms) / 1e3, TY_STR_ARG(sum->method), limit);
+    if (ty_str_is(sum->method, "not measured"))
+        output_say(c,
+                   "Used: not measured (the container was gone, or its engine does not show it), "
+                   "%.1f s wall%s.",
+                   (double)(ty_boot_ms() - c->begin_ms) / 1e3, limit);
+    else
+        output_say(c, "Used: %.1f CPU seconds, %s peak memory%s, %.1f s wall (" TY_STR_FMT "%s).",
+                   (double)sum->cpu_us / 1e6, usage_bytes_text(sum->peak_bytes, peak),
+                   c->replica_count > 1 ? " of the largest replica" : "",
+                   (double)(ty_boot_ms() - c->begin_ms) / 1e3, TY_STR_ARG(sum->method), limit);
     output_say(c, c->replica_count == 1 ? "Released 1 replica." : "Released %zu replicas.",
                c->replica_count);
 }
@@ -362,13 +385,14 @@ void usage_begin(struct conductor *c)
 }
 
 /* For who asks while it runs; its receipt comes at the end. */
-static void note_provisioned(struct conductor *c, const struct cgroup *g)
+static void note_provisioned(struct conductor *c)
 {
     struct ty_buf b;
     ty_buf_init(&b, 256);
     journal_field_int(&b, "limit", c->plan.replicas[0].share.memory_bytes);
-    journal_field_int(&b, "enforced", g->memory_limited);
-    journal_field(&b, "method", ty_str_of(method_of(&c->replicas[0])));
+    journal_field_int(&b, "enforced", is_limited(c, &c->replicas[0]));
+    if (!c->plan.replicas[0].container) /* that one is to be seen yet */
+        journal_field(&b, "method", ty_str_of(method_of(&c->replicas[0])));
     if (journal_add(&c->journal, "provisioned", ty_buf_str(&b)) != TY_OK)
         log_warn("conductor.journal", "job=%" PRId64 " error='%s'", c->job_id, ty_err_message());
     ty_buf_clear(&b);
@@ -381,14 +405,19 @@ void usage_say_provisioned(struct conductor *c)
     const char *group = cgroup_place_name(g->place);
     char limit[USAGE_TEXT_BYTES], words[256] = "";
     usage_bytes_text(chief->share.memory_bytes, limit);
-    if (group && g->memory_limited)
+    if (chief->container && chief->share.memory_bytes > 0)
+        snprintf(words, sizeof words, "%smemory limit %s %s",
+                 is_limited(c, &c->replicas[0]) ? " (containers, " : "; the ", limit,
+                 is_limited(c, &c->replicas[0]) ? "enforced)"
+                                                : "is not enforced: the container engine cannot");
+    else if (group && g->memory_limited)
         snprintf(words, sizeof words, " (%s, memory limit %s enforced)", group, limit);
     else if (chief->share.memory_bytes > 0)
         snprintf(words, sizeof words, "; the memory limit of %s is not enforced: %s", limit,
                  group ? "the cgroup has no memory controller" : c->usage.place.why);
     else if (group)
         snprintf(words, sizeof words, " (%s)", group);
-    note_provisioned(c, g);
+    note_provisioned(c);
     output_say(c, "Provisioned %zu replica%s%s.", c->plan.replica_count,
                c->plan.replica_count == 1 ? "" : "s", words);
 }

@@ -22,6 +22,11 @@ void cgroup_find(struct ty_arena *a, const char *root, bool settle, struct cgrou
 /* The same by the texts of /proc/self/cgroup and mountinfo. */
 void cgroup_find_in(struct ty_arena *a, const char *root, bool settle, ty_str own, ty_str mounts,
                     struct cgroup_place *ret_place);
+/* The group that another process is in, by the texts of our /proc/self/cgroup, its
+ * /proc/PID/cgroup and our mountinfo; to be read with the name ".". Version 0: it has none of its
+ * own for both memory and CPU time. */
+void cgroup_find_other(struct ty_arena *a, const char *root, ty_str own, ty_str other,
+                       ty_str mounts, struct cgroup_place *ret_place);
 /* "cgroup v1", "cgroup v2", or NULL for a place that is none. */
 const char *cgroup_place_name(const struct cgroup_place *place);
 
@@ -75,7 +80,7 @@ enum { USAGE_EVERY_MS = 1000, USAGE_PROCESSES = 512, USAGE_TEXT_BYTES = 32 };
 
 /* One run of a replica: from its start to its end or restart. */
 struct usage {
-    pid_t pid;        /* its init's */
+    pid_t pid;        /* its init's; 0: only its cgroup tells */
     int64_t begin_ms; /* CLOCK_BOOTTIME */
     int64_t cpu_us, memory_bytes, peak_bytes, read_bytes, written_bytes;
 };

@@ -26,7 +26,9 @@ static ty_str upper(struct ty_arena *a, ty_str s)
 static ty_err bucket_make(struct http_request *req, struct gcs *g, struct bucket *b)
 {
     json_t *in = NULL;
-    ty_err err = body_parse(req->body, &in);
+    ty_err err = http_request_may(req, http_query(req, "project"));
+    if (err == TY_OK)
+        err = body_parse(req->body, &in);
     if (err != TY_OK)
         return err;
     b->name = ty_str_dup(req->arena, wire_json_get_str(in, "name"));
@@ -76,6 +78,8 @@ ty_err bucket_list(struct http_request *req, struct http_response *res, void *ct
     ty_err err = http_query_i64(req, "maxResults", OBJECTS_PAGE, &limit);
     if (err == TY_OK && limit < 1)
         err = ty_fail(TY_INVALID_ARGUMENT, "maxResults: must be at least 1");
+    if (err == TY_OK)
+        err = http_request_may(req, http_query(req, "project"));
     if (err == TY_OK)
         err = objects_bucket_list(g->objects, req->arena, http_query(req, "project"),
                                   http_query(req, "prefix"), http_query(req, "pageToken"),

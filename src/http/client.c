@@ -225,6 +225,8 @@ static ty_err send_request(struct http_client *c, const struct http_exchange *x,
     ty_buf_init(&head, HTTP_URI_BYTES + 64 * 1024);
     ty_buf_addf(&head, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: trainyard/" TY_VERSION "\r\n",
                 method_name(x->method), x->target, c->host ? c->host : "localhost");
+    if (c->token && !c->socket_path)
+        ty_buf_addf(&head, "Authorization: Bearer %s\r\n", c->token);
     if (x->headers != NULL)
         ty_buf_addz(&head, x->headers);
     if (length != 0 || (x->method != HTTP_GET && x->method != HTTP_HEAD))

@@ -8,8 +8,6 @@
 
 #include <sys/epoll.h>
 
-enum { TLS_HANDSHAKE = 22 };
-
 /* The daemon for TLS, made at need; NULL if it cannot be. */
 static struct MHD_Daemon *tls_daemon(struct http_server *s)
 {
@@ -49,7 +47,7 @@ void first_accept(struct http_server *s, int fd, const struct sockaddr_storage *
     unsigned char byte;
     int there = first_byte(fd, &byte);
     if (there == 1) {
-        hand_over(s, fd, addr, len, byte == TLS_HANDSHAKE);
+        hand_over(s, fd, addr, len, byte == HTTP_TLS_HANDSHAKE);
         return;
     }
     struct source *src = calloc(1, sizeof(*src));
@@ -90,7 +88,7 @@ void first_ready(struct http_server *s, struct source *src)
         return;
     forget(s, src);
     if (there == 1) {
-        hand_over(s, copy.fd, &copy.addr, copy.addr_len, byte == TLS_HANDSHAKE);
+        hand_over(s, copy.fd, &copy.addr, copy.addr_len, byte == HTTP_TLS_HANDSHAKE);
         return;
     }
     close(copy.fd);

@@ -21,6 +21,14 @@ struct http_param {
     struct http_param *next;
 };
 
+/* Who a request with a replica's token is from. */
+struct http_replica {
+    int64_t job; /* 0: no replica, but the user */
+    int attempt, pool, index;
+    ty_str project; /* the job's */
+    ty_str token;   /* as sent; never logged */
+};
+
 struct http_request {
     enum http_method method;
     ty_str path;                       /* raw, as sent, without the query */
@@ -37,6 +45,8 @@ struct http_request {
     char id[17];       /* 16 hex digits; in every error body and log line */
     bool local_socket; /* came by the Unix socket */
     bool tls;
+    bool foreign; /* not of our uid: only what http_tokens says about it counts */
+    struct http_replica replica;
     int64_t waited_ms; /* how long it has been parked, over all runs; 0 the first time */
     int64_t park_ms;   /* see http_park */
     const struct http_route *route;
@@ -129,12 +139,30 @@ struct http_stats {
     uint64_t connections, parked;
 };
 struct http_server; /* thread-safe */
+
+/* Tokens by which a replica is known whatever its uid (a container has users of its own), sent as
+ * "Authorization: Bearer TOKEN" or "X-Trainyard-Token: TOKEN". What it may do from another uid: all
+ * the user may, in the project of its job; a route with {project} for another one is
+ * TY_PERMISSION_DENIED, and handlers that read a project elsewhere ask http_request_may. From our
+ * own uid it is the user as ever, and req->replica says besides who it is. */
+struct http_tokens {
+    /* Did we make it? From the event thread: no I/O. */
+    bool (*made)(void *ctx, ty_str token);
+    /* Whose is it? TY_PERMISSION_DENIED: nobody's any more. From a worker; may block. */
+    ty_err (*live)(void *ctx, struct ty_arena *a, ty_str token, struct http_replica *ret_replica);
+    void *ctx;
+};
+/* TY_PERMISSION_DENIED, if a replica from another uid asks for what is not its project's. */
+TY_NODISCARD ty_err http_request_may(const struct http_request *req, ty_str project);
+
 /* Listen on config->listen (which must be loopback: 127.0.0.1 and [::1] both serve the port; port 0
  * picks one) and on the Unix socket `socket_path` (0600; an old file is replaced). Only peers of
- * our own uid get an answer. The address in use: TY_ALREADY_EXISTS. Loads libmicrohttpd at the call
+ * our own uid get an answer, and replicas by `tokens` (NULL: none); all others are closed without a
+ * byte. The address in use: TY_ALREADY_EXISTS. Loads libmicrohttpd at the call
  * (TY_FAILED_PRECONDITION if missing). */
 TY_NODISCARD ty_err http_server_start(const struct ty_config *config, const char *socket_path,
                                       const struct http_router *router,
+                                      const struct http_tokens *tokens,
                                       struct http_server **ret_server);
 /* Speak TLS too, on the same TCP port: a connection whose first byte is a TLS record's. Both texts
  * are PEM and copied. The TLS side is started at the first such connection. Once, at start. */
@@ -160,6 +188,7 @@ const char *http_peer_method(void);
 struct http_client {
     char *socket_path; /* used when not NULL */
     char *host;        /* "127.0.0.1:7575" */
+    const char *token; /* sent as a bearer token over TCP when not NULL; the caller's */
     int fd;            /* kept alive between requests; -1 */
     struct ty_buf in;
 };

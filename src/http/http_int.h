@@ -1,7 +1,7 @@
 /* http_int.h -- what http's own files share.
  *
  * Threads of a server, and what each may touch:
- *   event thread   accepts, asks who the peer is, ends what is overdue (event.c)
+ *   event thread   accepts, asks who the peer is, ends what is overdue (event.c, foreign.c)
  *   MHD's thread   parses requests and sends answers; runs the callbacks of request.c
  *   workers        route and run handlers (worker.c)
  * An exchange (one request and its answer) belongs to MHD's thread, except from
@@ -35,6 +35,11 @@ enum {
     HTTP_DISCARD_BYTES =
         256 * 1024 * 1024,         /* of a refused body, read so that the answer is heard */
     HTTP_SOURCE_BYTES = 64 * 1024, /* piece of an answer that is made while it is sent */
+    HTTP_MAX_STRANGERS = 32,       /* connections of other uids that have not shown a token yet, */
+    HTTP_STRANGER_BYTES = 16 * 1024, /* how long their headers may be, */
+    HTTP_STRANGER_MS = 2000,         /* and take */
+    HTTP_MAX_FOREIGN = 256,          /* connections of other uids that have */
+    HTTP_TLS_HANDSHAKE = 22,         /* first byte of a client that speaks TLS */
 };
 
 /* ---- libmicrohttpd, loaded at the first server ---- */
@@ -108,6 +113,7 @@ struct conn {
     int fd; /* MHD's; valid while this is in the list */
     bool local;
     bool tls;
+    bool foreign; /* not of our uid: each request on it needs a token */
     bool dropped; /* shut down by the sweep; MHD will notice */
     bool begun;   /* a request line has been read on it */
     bool ended;   /* the last sweep saw the client's end in this phase */
@@ -142,11 +148,15 @@ struct exchange {
     struct ty_arena arena;
     struct ty_buf body;
     ty_str target; /* as sent */
+    ty_str token;  /* as sent; empty: none */
     struct http_server *server;
     struct conn *conn;
     struct MHD_Connection *mhd;
     enum exchange_step step;
-    bool known_method, routed, has_body, close_after;
+    bool known_method, has_body, close_after;
+    bool routed;        /* by its headers, for a body in pieces */
+    bool admitted;      /* a worker has found that the peer may ask this */
+    bool unanswered;    /* close without a byte */
     const char *method; /* as sent */
     const char *allow;  /* for 405; NULL */
     http_handler handler;
@@ -169,11 +179,18 @@ struct exchange_list {
 };
 
 /* A descriptor the event thread waits for. */
-enum source_kind { SOURCE_KICK, SOURCE_TCP, SOURCE_UNIX, SOURCE_LINGER, SOURCE_FIRST };
+enum source_kind {
+    SOURCE_KICK,
+    SOURCE_TCP,
+    SOURCE_UNIX,
+    SOURCE_LINGER,
+    SOURCE_FIRST,
+    SOURCE_STRANGER
+};
 struct source {
     enum source_kind kind;
     int fd;
-    int64_t deadline_ms;          /* SOURCE_LINGER, SOURCE_FIRST */
+    int64_t deadline_ms;          /* SOURCE_LINGER, SOURCE_FIRST, SOURCE_STRANGER */
     struct sockaddr_storage addr; /* SOURCE_FIRST: the peer's */
     socklen_t addr_len;
     struct source *next;
@@ -187,13 +204,15 @@ struct http_server {
     _Atomic(struct MHD_Daemon *) tls_daemon; /* made by the event thread; NULL until then */
     struct source *first_wanted;             /* connections whose first byte has not come */
     const struct http_router *router;
+    struct http_tokens tokens; /* made is NULL: there are none */
     char *socket_path;
     int port;
     int64_t request_bytes, header_timeout_ms, idle_timeout_ms;
 
     int epoll, spare_fd;
     struct source kick, tcp4, tcp6, local;
-    struct peer peer; /* event thread only */
+    struct peer peer;                            /* event thread only */
+    struct source strangers[HTTP_MAX_STRANGERS]; /* event thread only; fd -1: free */
     pthread_t event_thread;
     bool event_running;
     atomic_bool event_stop;
@@ -202,6 +221,7 @@ struct http_server {
     struct conn *conns;
     struct source *lingering;
     size_t linger_count;
+    int handed[HTTP_MAX_FOREIGN]; /* descriptors of other uids that MHD has; -1: free */
     struct http_stats stats;
 
     pthread_mutex_t work_lock;
@@ -241,6 +261,29 @@ void event_kick(struct http_server *s);
 void event_linger(struct http_server *s, int fd);
 void conn_phase_set(struct http_server *s, struct conn *c, enum conn_phase phase,
                     int64_t deadline_ms);
+/* Give an accepted connection to MHD. False: one too many; it is closed. */
+bool event_add_connection(struct http_server *s, int fd, const struct sockaddr *addr,
+                          socklen_t len);
+
+/* foreign.c */
+/* An accepted connection of another uid, or of nobody knows whom. Event thread, as all up to: */
+void foreign_accept(struct http_server *s, int fd);
+void foreign_look(struct http_server *s, struct source *src, uint32_t events);
+/* Close who has waited too long; returns ms until the next, -1 if none. */
+int64_t foreign_sweep(struct http_server *s, int64_t now_ms);
+/* MHD's thread: was this one handed over as foreign; it is closed; a request has been refused. */
+bool foreign_is(struct http_server *s, int fd);
+void foreign_closed(struct http_server *s, int fd);
+void foreign_refused(struct http_server *s);
+/* Workers: fill req->replica by the request's token. False: it must not be answered. */
+bool foreign_identify(struct exchange *x);
+/* TY_PERMISSION_DENIED, if the route is for a project that the replica has no part in. */
+TY_NODISCARD ty_err foreign_route_check(const struct http_request *req);
+/* The token of an Authorization header; empty when it has none. */
+ty_str bearer_token(ty_str authorization);
+/* The token in the headers of a request, empty when they have none. False: they are not complete.
+ * Bytes a stranger chose. */
+bool head_token(ty_str head, ty_str *ret_token);
 
 /* request.c: MHD's callbacks */
 void *request_begin(void *cls, const char *uri, struct MHD_Connection *mhd);
@@ -281,6 +324,9 @@ void source_work(struct exchange *x); /* on a worker: the next piece */
 void source_end(struct exchange *x);
 
 /* worker.c */
+/* On a worker: who asks, what, and may it? False: the answer is made, or there is to be none
+ * (`unanswered`). */
+bool exchange_admit(struct exchange *x);
 TY_NODISCARD ty_err worker_start(struct http_server *s, size_t count);
 void worker_stop(struct http_server *s); /* answers what is queued or parked, then joins */
 /* False when the server is stopping: the caller keeps the exchange. */

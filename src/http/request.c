@@ -32,6 +32,7 @@ static struct conn *conn_new(struct http_server *s, struct MHD_Connection *mhd)
     c->local = s->mhd->MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS)
                    ->client_addr->sa_family == AF_UNIX;
     c->tls = s->mhd->MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_DAEMON)->daemon != s->daemon;
+    c->foreign = foreign_is(s, c->fd);
     c->phase = CONN_HEADERS;
     c->deadline_ms = ty_boot_ms() + s->header_timeout_ms;
     return c;
@@ -84,8 +85,10 @@ void request_connection(void *cls, struct MHD_Connection *mhd, void **state,
     pthread_mutex_unlock(&s->conn_lock);
     atomic_fetch_sub(&s->live, 1);
     /* Now the sweep does not see it, and MHD closes the socket when we return. */
-    if (!c->begun && !c->dropped)
+    if (!c->begun && !c->dropped && !c->foreign)
         answer_not_http(c);
+    if (c->foreign)
+        foreign_closed(s, c->fd);
     shutdown(c->fd, SHUT_WR); /* a lingering copy may keep the socket: this sends the end */
     free(c);
     *state = NULL;
@@ -105,6 +108,7 @@ void *request_begin(void *cls, const char *uri, struct MHD_Connection *mhd)
     x->req.arena = &x->arena;
     x->req.local_socket = x->conn->local;
     x->req.tls = x->conn->tls;
+    x->req.foreign = x->conn->foreign;
     uint64_t id;
     ty_random(&id, sizeof(id));
     snprintf(x->req.id, sizeof(x->req.id), "%016" PRIx64, id);
@@ -228,6 +232,10 @@ static enum MHD_Result header_see(void *cls, enum MHD_ValueKind kind, const char
         req->content_type = ty_str_dup(req->arena, value);
     } else if (strcasecmp(key, "Authorization") == 0) {
         req->authorization = ty_str_dup(req->arena, value);
+        if (h->x->token.len == 0)
+            h->x->token = bearer_token(req->authorization);
+    } else if (strcasecmp(key, "X-Trainyard-Token") == 0) {
+        h->x->token = ty_str_dup(req->arena, value);
     }
     return MHD_YES;
 }
@@ -314,6 +322,11 @@ static enum MHD_Result headers_done(struct exchange *x, const char *method)
     x->method = ty_cstr(&x->arena, ty_str_of(method));
     x->known_method = method_parse(method, &x->req.method);
     x->has_body = h.encodings != 0 || h.length > 0;
+    const struct http_tokens *tokens = &x->server->tokens;
+    if (x->conn->foreign && !tokens->made(tokens->ctx, x->token)) {
+        foreign_refused(x->server);
+        return MHD_NO; /* not a byte, and nothing of its body */
+    }
     headers_route(x);
     ty_err err = headers_check(&h, &status);
     if (err != TY_OK)
@@ -406,7 +419,9 @@ enum MHD_Result request_access(void *cls, struct MHD_Connection *mhd, const char
             return *size != 0 ? stream_add(x, data, size) : stream_finish(x);
         return *size != 0 ? body_add(x, data, size) : body_done(x);
     case STEP_ANSWER:
-        return answer_queue(x);
+        if (x->unanswered)
+            foreign_refused(x->server);
+        return x->unanswered ? MHD_NO : answer_queue(x);
     case STEP_WORK: /* suspended: MHD does not call */
         break;
     }

@@ -340,6 +340,8 @@ ty_err http_router_call(const struct http_router *r, const struct http_request *
         err = router_find(r, &req, &match);
     if (err == TY_OK && match.body)
         err = ty_fail(TY_INVALID_ARGUMENT, "an upload cannot be part of another request");
+    if (err == TY_OK)
+        err = foreign_route_check(&req);
     return err == TY_OK ? match.handler(&req, res, match.ctx) : err;
 }
 

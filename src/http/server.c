@@ -192,7 +192,8 @@ ty_err daemon_start(struct http_server *s, bool tls, struct MHD_Daemon **ret_dae
 /* ---- start and stop ---- */
 
 static struct http_server *server_new(const struct ty_config *config,
-                                      const struct http_router *router)
+                                      const struct http_router *router,
+                                      const struct http_tokens *tokens)
 {
     struct http_server *s = calloc(1, sizeof(*s));
     ty_assert(s != NULL);
@@ -201,6 +202,11 @@ static struct http_server *server_new(const struct ty_config *config,
     s->header_timeout_ms = config->header_timeout_ms;
     s->idle_timeout_ms = config->idle_timeout_ms;
     s->connection_limit = (size_t)config->connections;
+    s->tokens = tokens ? *tokens : (struct http_tokens){0};
+    for (size_t i = 0; i < HTTP_MAX_STRANGERS; i++)
+        s->strangers[i] = (struct source){.kind = SOURCE_STRANGER, .fd = -1};
+    for (size_t i = 0; i < HTTP_MAX_FOREIGN; i++)
+        s->handed[i] = -1;
     s->epoll = s->spare_fd = s->peer.netlink = -1;
     s->kick = (struct source){.kind = SOURCE_KICK, .fd = -1};
     s->tcp4 = s->tcp6 = (struct source){.kind = SOURCE_TCP, .fd = -1};
@@ -242,9 +248,10 @@ static ty_err server_open(struct http_server *s, const struct ty_config *config,
 }
 
 ty_err http_server_start(const struct ty_config *config, const char *socket_path,
-                         const struct http_router *router, struct http_server **ret_server)
+                         const struct http_router *router, const struct http_tokens *tokens,
+                         struct http_server **ret_server)
 {
-    struct http_server *s = server_new(config, router);
+    struct http_server *s = server_new(config, router, tokens);
     ty_err err = server_open(s, config, socket_path);
     if (err != TY_OK) {
         http_server_stop(s);
@@ -319,6 +326,8 @@ void http_server_stop(struct http_server *s)
         free(s->lingering);
         s->lingering = next;
     }
+    for (size_t i = 0; i < HTTP_MAX_STRANGERS; i++)
+        close_fd(&s->strangers[i].fd);
     peer_close(&s->peer);
     close_fd(&s->epoll);
     close_fd(&s->kick.fd);

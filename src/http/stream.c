@@ -82,6 +82,10 @@ enum MHD_Result stream_add(struct exchange *x, const char *data, size_t *size)
     int64_t total = t->total;
     pthread_mutex_unlock(&t->lock);
     *size -= take;
+    if (failed && x->unanswered) { /* set before `failed` */
+        foreign_refused(s);
+        return MHD_NO;
+    }
     if (failed && total > HTTP_DISCARD_BYTES)
         return refuse_now(x);
     if (failed)
@@ -177,13 +181,15 @@ static void stream_handle(struct exchange *x)
     struct stream *t = &x->stream;
     if (t->piece.len == 0 || t->failed)
         return;
-    x->req.body = ty_buf_str(&t->piece);
-    ty_err err = t->handler(&x->req, &x->res, x->ctx);
-    x->req.body = TY_STR("");
-    if (err == TY_OK && x->res.status == 0)
-        return;
-    if (err != TY_OK)
-        answer_error(x, ty_err_http(err), err);
+    if (exchange_admit(x)) {
+        x->req.body = ty_buf_str(&t->piece);
+        ty_err err = t->handler(&x->req, &x->res, x->ctx);
+        x->req.body = TY_STR("");
+        if (err == TY_OK && x->res.status == 0)
+            return;
+        if (err != TY_OK)
+            answer_error(x, ty_err_http(err), err);
+    }
     stream_state_end(x);
     pthread_mutex_lock(&t->lock);
     t->failed = true; /* a suspended client is resumed when its buffer is taken next */

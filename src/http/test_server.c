@@ -229,7 +229,7 @@ static int yard_open(void **state)
         {.rows = last_rows, .count = TY_COUNT(last_rows), .last = true},
     };
     if (http_router_new(tables, TY_COUNT(tables), &yard.router) != TY_OK ||
-        http_server_start(&yard.config, yard.socket, yard.router, &yard.server) != TY_OK) {
+        http_server_start(&yard.config, yard.socket, yard.router, NULL, &yard.server) != TY_OK) {
         fprintf(stderr, "%s\n", ty_err_message());
         return -1;
     }
@@ -615,7 +615,7 @@ static void connection_ceiling(void **state)
     int usual = yard.port, fds[MANY];
     config.connections = CEILING;
     config.header_timeout_ms = 10000;
-    assert_ok(http_server_start(&config, NULL, yard.router, &s));
+    assert_ok(http_server_start(&config, NULL, yard.router, NULL, &s));
     yard.port = http_server_port(s);
     for (int i = 0; i < MANY; i++)
         fds[i] = dial();
@@ -643,7 +643,7 @@ static void connection_end_is_noticed(void **state)
     struct http_server *s = NULL;
     int usual = yard.port;
     config.header_timeout_ms = 10000;
-    assert_ok(http_server_start(&config, NULL, yard.router, &s));
+    assert_ok(http_server_start(&config, NULL, yard.router, NULL, &s));
     yard.port = http_server_port(s);
     for (int i = 0; i < 200; i++) {
         int fd = dial();
@@ -946,13 +946,13 @@ static void start_refuses(void **state)
     struct http_server *s = NULL;
     for (size_t i = 0; i < TY_COUNT(bad); i++) {
         config.listen = (char *)bad[i];
-        assert_err(TY_INVALID_ARGUMENT, http_server_start(&config, NULL, yard.router, &s));
+        assert_err(TY_INVALID_ARGUMENT, http_server_start(&config, NULL, yard.router, NULL, &s));
         assert_non_null(strstr(ty_err_message(), "listen: '"));
     }
     char taken[64];
     snprintf(taken, sizeof(taken), "127.0.0.1:%d", yard.port);
     config.listen = taken;
-    assert_err(TY_ALREADY_EXISTS, http_server_start(&config, NULL, yard.router, &s));
+    assert_err(TY_ALREADY_EXISTS, http_server_start(&config, NULL, yard.router, NULL, &s));
     assert_null(s);
 }
 
@@ -976,7 +976,7 @@ static void start_with_a_long_path_and_an_old_socket(void **state)
     struct http_client c;
     struct http_reply reply;
     struct ty_arena a = {0};
-    assert_ok(http_server_start(&yard.config, path, yard.router, &s));
+    assert_ok(http_server_start(&yard.config, path, yard.router, NULL, &s));
     assert_ok(http_client_open(&c, url));
     assert_ok(http_client_call(&c, &a, HTTP_GET, "/echo/x", TY_STR(""), 5000, &reply));
     assert_int_equal(reply.status, 200);

@@ -66,15 +66,29 @@ static void answer_no_route(struct exchange *x, ty_err err)
     answer_error(x, x->allow ? 405 : 404, err);
 }
 
-/* Returns false when the answer is already made. */
-static bool exchange_route(struct exchange *x)
+static ty_err exchange_match(struct exchange *x)
 {
+    if (x->routed) /* the headers of a streamed body have said where it goes */
+        return TY_OK;
     ty_err err = target_parse(&x->req, x->target);
     if (err == TY_OK && !x->known_method)
-        err = TY_UNIMPLEMENTED;
-    else if (err == TY_OK)
-        err = http_router_match(x->server->router, &x->req, &x->handler, &x->ctx);
+        return TY_UNIMPLEMENTED;
+    return err == TY_OK ? http_router_match(x->server->router, &x->req, &x->handler, &x->ctx) : err;
+}
+
+bool exchange_admit(struct exchange *x)
+{
+    if (x->admitted)
+        return true;
+    if (!foreign_identify(x)) {
+        x->unanswered = true;
+        return false;
+    }
+    ty_err err = exchange_match(x);
     if (err == TY_OK)
+        err = foreign_route_check(&x->req);
+    x->admitted = err == TY_OK;
+    if (x->admitted)
         return true;
     if (err == TY_NOT_FOUND || err == TY_UNIMPLEMENTED)
         answer_no_route(x, err);
@@ -86,9 +100,8 @@ static bool exchange_route(struct exchange *x)
 /* Returns true when the answer is made, false when the handler parked the request. */
 static bool exchange_run(struct exchange *x)
 {
-    if (!x->routed && !exchange_route(x))
+    if (!exchange_admit(x))
         return true;
-    x->routed = true;
     if (x->first_parked_ms != 0)
         x->req.waited_ms = ty_boot_ms() - x->first_parked_ms;
     x->req.park_ms = 0;

@@ -56,8 +56,9 @@ static void type_mistyped_is_suggested(void **state)
         const char *wrong, *suggested;
     } rows[] = {
         {"n1-standrad-4", "; did you mean n1-standard-4?"},
-        {"n1-standard-5", "; did you mean n1-standard-"},
-        {"n1-standard-04", "; did you mean n1-standard-"},
+        {"n1-standard-5", "; did you mean n1-standard-4?"},
+        {"n1-standard-100", "; did you mean n1-standard-96?"},
+        {"n1-standard-04", "; did you mean n1-standard-4?"},
         {"n1-standard-", "; did you mean n1-standard-"},
         {"N1-STANDARD-8", "; did you mean n1-standard-8?"},
         {"n1_standard_8", "; did you mean n1-standard-8?"},

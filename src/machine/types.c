@@ -107,6 +107,27 @@ static void search_look(void *arg, ty_str name)
     }
 }
 
+/* The size of a series that is nearest to the one asked for, where the name has a series and a
+ * number: edits of a number say nothing about it. */
+static void search_sizes(struct search *s)
+{
+    for (size_t i = 0; i < TY_COUNT(families); i++) {
+        const struct family *f = &families[i];
+        ty_str prefix = ty_str_of(f->name);
+        int64_t asked, best = INT64_MAX;
+        if (!f->memory_milli || !ty_str_starts(s->wrong, prefix) || s->wrong.len < prefix.len + 2 ||
+            s->wrong.ptr[prefix.len] != '-' ||
+            ty_parse_i64(ty_str_drop(s->wrong, prefix.len + 1), &asked) != TY_OK || asked < 0)
+            continue;
+        for (size_t k = 0; k < SIZES && f->sizes[k]; k++) {
+            int64_t off = asked > f->sizes[k] ? asked - f->sizes[k] : f->sizes[k] - asked;
+            if (off < best)
+                snprintf(s->best, sizeof s->best, "%s-%d", f->name, f->sizes[k]);
+            best = off < best ? off : best;
+        }
+    }
+}
+
 ty_err machine_type_find(ty_str name, struct machine_type *ret_type)
 {
     struct machine_type type;
@@ -125,7 +146,9 @@ ty_err machine_type_find(ty_str name, struct machine_type *ret_type)
     for (size_t i = 0; i < name.len && name.len < sizeof lower; i++)
         lower[i] = (char)tolower((unsigned char)name.ptr[i]);
     struct search s = {.wrong = ty_str_of(lower), .least = (int)strlen(lower) / 2 + 1};
-    machine_type_visit(search_look, &s);
+    search_sizes(&s);
+    if (!s.best[0])
+        machine_type_visit(search_look, &s);
     return ty_fail(TY_NOT_FOUND, "no machine type is called '%.*s'%s%s%s",
                    (int)(name.len < 64 ? name.len : 64), name.ptr,
                    s.best[0] ? "; did you mean " : ": types are such as ",

@@ -102,7 +102,7 @@ static ty_err open_folder(struct objects *o, const char *name, int *ret_fd)
     return err;
 }
 
-static ty_err open_all(struct objects *o)
+static ty_err open_files(struct objects *o)
 {
     struct ty_arena a = {0};
     ty_err err = digest_load();
@@ -118,17 +118,11 @@ static ty_err open_all(struct objects *o)
         err = ty_sync(o->root_fd);
     if (err == TY_OK)
         err = db_open(ty_format(&a, "%s/objects.db", o->root), migrations, &o->db);
-    if (err == TY_OK)
-        err = db_read(o->db, clock_fn, o);
-    if (err == TY_OK)
-        err = recover(o);
-    if (err == TY_OK)
-        err = settle_start(o);
     ty_arena_clear(&a);
     return err;
 }
 
-ty_err objects_open(const char *data_dir, struct objects **ret_objects)
+ty_err objects_attach(const char *data_dir, struct objects **ret_objects)
 {
     struct objects *o = calloc(1, sizeof *o);
     ty_assert(o);
@@ -139,7 +133,26 @@ ty_err objects_open(const char *data_dir, struct objects **ret_objects)
     pthread_cond_init(&o->claim_free, NULL);
     pthread_mutex_init(&o->thread_lock, NULL);
     pthread_cond_init(&o->thread_wake, NULL);
-    ty_err err = open_all(o);
+    ty_err err = open_files(o);
+    if (err != TY_OK) {
+        objects_close(o);
+        return ty_wrap(err, "cannot open the buckets of '%s'", data_dir);
+    }
+    *ret_objects = o;
+    return TY_OK;
+}
+
+ty_err objects_open(const char *data_dir, struct objects **ret_objects)
+{
+    struct objects *o;
+    ty_err err = objects_attach(data_dir, &o);
+    if (err != TY_OK)
+        return err;
+    err = db_read(o->db, clock_fn, o);
+    if (err == TY_OK)
+        err = recover(o);
+    if (err == TY_OK)
+        err = settle_start(o);
     if (err != TY_OK) {
         objects_close(o);
         return ty_wrap(err, "cannot open the buckets of '%s'", data_dir);

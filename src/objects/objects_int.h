@@ -79,6 +79,9 @@ enum { SETTINGS_COUNT = 8 };
     "ctime_ns, " SETTINGS_COLUMNS
 enum { ROW_SETTINGS = 19 };
 
+/* The folders and the rows as they are: nothing redone, no thread. objects_close ends it. */
+TY_NODISCARD ty_err objects_attach(const char *data_dir, struct objects **ret_objects);
+
 /* Strings are copied into `a`. */
 void row_load(struct db_stmt *s, struct ty_arena *a, struct row *ret_row);
 void settings_load(struct db_stmt *s, int first, struct ty_arena *a,

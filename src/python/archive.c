@@ -31,17 +31,17 @@ static const char probe[] =
 /* Hash the file and, unless to_fd is -1, copy it. */
 static ty_err read_through(const char *path, int to_fd, char out[PYTHON_KEY_BYTES])
 {
-    struct python_sha256 h;
+    struct wire_sha256 h;
     char part[READ_BYTES];
     ssize_t n;
     ty_err err = TY_OK;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return ty_fail_errno(errno, "cannot open the package '%s'", path);
-    python_sha256_init(&h);
+    wire_sha256_init(&h);
     while (err == TY_OK && (n = read(fd, part, sizeof part)) != 0) {
         if (n > 0) {
-            python_sha256_add(&h, part, (size_t)n);
+            wire_sha256_add(&h, part, (size_t)n);
             err = to_fd >= 0 ? ty_write_all(to_fd, part, (size_t)n) : TY_OK;
         } else if (errno != EINTR) {
             err = ty_fail_errno(errno, "cannot read the package '%s'", path);
@@ -49,7 +49,7 @@ static ty_err read_through(const char *path, int to_fd, char out[PYTHON_KEY_BYTE
     }
     close(fd);
     if (err == TY_OK)
-        python_sha256_end(&h, out);
+        wire_sha256_end(&h, out);
     return err;
 }
 

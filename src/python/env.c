@@ -95,9 +95,9 @@ static ty_err install_runtime(struct ty_arena *a, const char *folder, const stru
         return err;
     if (strcmp(m->runtime->family, "host") == 0) {
         printf("Warning: %s could not be installed: packages that are not wheels may fail to "
-               "build.\n",
+               "build. It is tried again with the next job.\n",
                words_join(&wanted, ", "));
-        return TY_OK;
+        return ty_file_replace(AT_FDCWD, ty_format(a, "%s/.partial", folder), TY_STR(""), 0600);
     }
     return ty_fail(err,
                    "pip's words are above. Without internet access, collect the wheels of %s in a "
@@ -119,6 +119,19 @@ ty_err env_make_runtime(struct ty_arena *a, const char *folder, const struct mak
         return ty_wrap(err, "the runtime for '%s' could not be made", m->runtime->image);
     printf("The runtime is made (%.1f seconds).\n", (double)(ty_boot_ms() - start_ms) / 1000);
     return TY_OK;
+}
+
+/* Adding to it harms nobody who uses it meanwhile. */
+ty_err env_complete_runtime(struct ty_arena *a, const char *folder, const struct making *m)
+{
+    const char *partial = ty_format(a, "%s/.partial", folder);
+    bool hopeless = m->setup->offline && m->setup->wheel_folder[0] == '\0';
+    if (access(partial, F_OK) != 0 || hopeless)
+        return TY_OK;
+    if (unlink(partial) != 0 && errno != ENOENT)
+        return ty_fail_errno(errno, "cannot remove '%s'", partial);
+    printf("Completing the runtime (%s).\n", m->runtime->what);
+    return install_runtime(a, folder, m);
 }
 
 /* ---- environments ---- */

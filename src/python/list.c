@@ -16,9 +16,9 @@ static void each(struct ty_arena *a, const char *data_dir, const char *kind, vis
     struct dirent *entry;
     while (dir && (entry = readdir(dir))) {
         ty_str text;
-        if (strlen(entry->d_name) == KEY_DIGITS &&
-            ty_file_read(AT_FDCWD, ty_format(a, "%s/%s/.ready", folder, entry->d_name), READY_BYTES,
-                         a, &text) == TY_OK)
+        const char *one = ty_format(a, "%s/%s", folder, entry->d_name);
+        if (strlen(entry->d_name) == KEY_DIGITS && keep_is_ready(a, one) &&
+            ty_file_read(AT_FDCWD, ty_format(a, "%s/.ready", one), READY_BYTES, a, &text) == TY_OK)
             visit(arg, entry->d_name, text);
     }
     if (dir)

@@ -12,8 +12,9 @@
 
 enum { MODULE_DEPTH = 16, MODULE_NAMES = 200, MODULE_SHOWN = 20 };
 
-/* Answers "missing", "package", "import LINE NAME" for each, or "good" at the end. An error of the
- * user's code is Python's own traceback, and an exit status; what it prints goes to the log. */
+/* Answers "missing", "hidden NAME", "package", "import LINE NAME" for each, or "good" at the end.
+ * An error of the user's code is Python's own traceback, and an exit status; what it prints goes to
+ * the log. */
 static const char probe[] =
     "import ast, os, sys\n"
     "from importlib.util import find_spec\n"
@@ -30,6 +31,15 @@ static const char probe[] =
     "    spec = None\n"
     "if spec is None:\n"
     "    sys.exit(say('missing'))\n"
+    "top = name.split('.')[0]\n"
+    "own = os.path.join(sys.prefix, 'lib', 'python%d.%d' % sys.version_info[:2], 'site-packages', "
+    "top)\n"
+    "if os.path.isdir(own) or os.path.isfile(own + '.py'):\n"
+    "    first = find_spec(top)\n"
+    "    places = [first.origin or ''] + list(first.submodule_search_locations or [])\n"
+    "    if not any(os.path.realpath(p).startswith(os.path.realpath(sys.prefix)) for p in "
+    "places):\n"
+    "        sys.exit(say('hidden', top))\n"
     "if spec.submodule_search_locations is not None:\n"
     "    name += '.__main__'\n"
     "    spec = find_spec(name)\n"
@@ -133,6 +143,11 @@ static ty_err judge(struct ty_arena *a, const struct python_host *host, const ch
         ty_str_split(&line, ' ', &kind);
         if (ty_str_is(kind, "missing"))
             err = fail_missing(a, host, folder, module);
+        else if (ty_str_is(kind, "hidden"))
+            err = ty_fail(TY_FAILED_PRECONDITION,
+                          "'%s' would run another module: '" TY_STR_FMT "' is also a name of "
+                          "Python's own, which comes first; give the package's another name",
+                          module, TY_STR_ARG(line));
         else if (ty_str_is(kind, "package"))
             err = ty_fail(TY_FAILED_PRECONDITION,
                           "'%s' is a package without __main__.py, so it cannot be run; name a "
@@ -191,12 +206,12 @@ static ty_err check(struct ty_arena *a, const struct python_host *host, const ch
 ty_err module_check(struct ty_arena *a, const struct python_host *host, const char *folder,
                     const struct python_pool *pool)
 {
-    struct python_sha256 h;
+    struct wire_sha256 h;
     char digest[PYTHON_KEY_BYTES];
-    python_sha256_init(&h);
-    python_sha256_adds(&h, ty_str_of(pool->module));
-    python_sha256_adds(&h, ty_str_of(pool->python_path));
-    python_sha256_end(&h, digest);
+    wire_sha256_init(&h);
+    wire_sha256_adds(&h, ty_str_of(pool->module));
+    wire_sha256_adds(&h, ty_str_of(pool->python_path));
+    wire_sha256_end(&h, digest);
     const char *mark = ty_format(a, "%s/.checked-%s", folder, digest);
     if (access(mark, F_OK) == 0)
         return TY_OK;

@@ -28,6 +28,16 @@ static ty_err mark_ready(struct ty_arena *a, const char *folder, const char *tex
     return ty_file_replace(AT_FDCWD, ty_format(a, "%s/.ready", folder), ty_str_of(text), 0600);
 }
 
+/* What could not be made takes no room. The reason why it failed stays the thread's message. */
+static void remove_failed(const char *folder)
+{
+    char *why = ty_err_take();
+    if (ty_remove_tree(AT_FDCWD, folder) != TY_OK)
+        printf("Warning: %s\n", ty_err_message());
+    (void)!ty_fail(TY_FAILED_PRECONDITION, "%s", why);
+    free(why);
+}
+
 typedef ty_err (*make_fn)(struct ty_arena *a, const char *folder, const struct making *m);
 
 /* The folder, made if it is not there (V1 to V3), and locked for use: the caller closes *ret_fd. */
@@ -55,6 +65,8 @@ static ty_err ensure(struct ty_arena *a, const char *folder, const char *ready_t
             err = make(a, folder, m);
         if (err == TY_OK)
             err = mark_ready(a, folder, ready_text);
+        else
+            remove_failed(folder);
     }
     if (err == TY_OK && fcntl(lock_fd, F_SETLK, &shared) != 0)
         err = ty_fail_errno(errno, "cannot share the lock of '%s'", folder);
@@ -74,9 +86,19 @@ static ty_err ensure(struct ty_arena *a, const char *folder, const char *ready_t
 static ty_err ensure_runtime(struct ty_arena *a, const struct making *m, int *ret_fd)
 {
     bool made;
-    return ensure(a, env_place(a, m->setup->data_dir, "runtimes", m->runtime->key),
-                  ty_format(a, "%s\n%s\n", m->runtime->family, m->runtime->what), env_make_runtime,
-                  m, &made, ret_fd);
+    int fd;
+    const char *folder = env_place(a, m->setup->data_dir, "runtimes", m->runtime->key);
+    const char *text = ty_format(a, "%s\n%s\n", m->runtime->family, m->runtime->what);
+    ty_err err = ensure(a, folder, text, env_make_runtime, m, &made, &fd);
+    if (err != TY_OK)
+        return err;
+    if (!made)
+        err = env_complete_runtime(a, folder, m);
+    if (err == TY_OK)
+        *ret_fd = fd;
+    else
+        close(fd);
+    return err;
 }
 
 static void say_runtime(const struct python_runtime *r)
@@ -115,19 +137,19 @@ static ty_err env_key(struct ty_arena *a, const struct python_runtime *runtime,
                       const struct python_pool *pool, const char **digests,
                       char out[PYTHON_KEY_BYTES])
 {
-    struct python_sha256 h;
-    python_sha256_init(&h);
-    python_sha256_adds(&h, TY_STR("environment 1"));
-    python_sha256_adds(&h, ty_str_of(runtime->key));
+    struct wire_sha256 h;
+    wire_sha256_init(&h);
+    wire_sha256_adds(&h, TY_STR("environment 1"));
+    wire_sha256_adds(&h, ty_str_of(runtime->key));
     for (size_t i = 0; i < pool->package_count; i++) {
         char *digest = ty_alloc(a, PYTHON_KEY_BYTES);
         ty_err err = archive_digest(pool->packages[i], digest);
         if (err != TY_OK)
             return err;
         digests[i] = digest;
-        python_sha256_adds(&h, ty_str_of(digest));
+        wire_sha256_adds(&h, ty_str_of(digest));
     }
-    python_sha256_end(&h, out);
+    wire_sha256_end(&h, out);
     return TY_OK;
 }
 

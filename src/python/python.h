@@ -29,20 +29,9 @@
 #define TY_PYTHON_H
 
 #include "base/base.h"
+#include "wire/wire.h"
 
-/* ---- hashes ---- */
-
-struct python_sha256 {
-    uint32_t state[8];
-    uint64_t bytes;
-    unsigned char block[64];
-};
-enum { PYTHON_KEY_BYTES = 65 }; /* 64 hexadecimal digits and a NUL */
-void python_sha256_init(struct python_sha256 *h);
-void python_sha256_add(struct python_sha256 *h, const void *ptr, size_t len);
-/* Add a string so that no two lists of strings give the same bytes. */
-void python_sha256_adds(struct python_sha256 *h, ty_str s);
-void python_sha256_end(struct python_sha256 *h, char out[PYTHON_KEY_BYTES]);
+enum { PYTHON_KEY_BYTES = WIRE_SHA256_HEX_BYTES }; /* the key of a runtime or environment */
 
 /* ---- which Python, which runtime ---- */
 

@@ -116,6 +116,9 @@ char *env_site(struct ty_arena *a, const char *folder, const struct python_host 
 /* Make a runtime, an environment, in `folder`, which is not there. */
 TY_NODISCARD ty_err env_make_runtime(struct ty_arena *a, const char *folder,
                                      const struct making *m);
+/* What could not be installed when it was made (.partial says so) is tried again. */
+TY_NODISCARD ty_err env_complete_runtime(struct ty_arena *a, const char *folder,
+                                         const struct making *m);
 TY_NODISCARD ty_err env_make(struct ty_arena *a, const char *folder, const struct making *m);
 /* The other names by which pip shall find a package: the nth one, or NULL. */
 const char *runtime_alias(ty_str package, size_t n);

@@ -76,6 +76,16 @@ static const struct family *family_of(ty_str prefix)
     return NULL;
 }
 
+/* An image of a later one is a mistake, not a wish for the newest there is. */
+static int newest_major(const struct family *family)
+{
+    int major = 0;
+    for (size_t i = 0; i < TY_COUNT(releases); i++)
+        if (strcmp(releases[i].family, family->name) == 0)
+            major = releases[i].major > major ? releases[i].major : major;
+    return major;
+}
+
 /* "tf-gpu.2-12.py310", "pytorch-cpu.1-13" */
 static ty_err parse_image(ty_str image, struct asked *ret_asked)
 {
@@ -90,7 +100,8 @@ static ty_err parse_image(ty_str image, struct asked *ret_asked)
     asked.family = family_of(prefix);
     if (asked.family && ty_str_split(&version, '-', &major) && major.len <= 3 && version.len <= 3 &&
         ty_parse_i64(major, &asked.major) == TY_OK &&
-        ty_parse_i64(version, &asked.minor) == TY_OK && asked.major >= 0 && asked.minor >= 0) {
+        ty_parse_i64(version, &asked.minor) == TY_OK && asked.major >= 0 && asked.minor >= 0 &&
+        asked.major <= newest_major(asked.family)) {
         *ret_asked = asked;
         return TY_OK;
     }
@@ -127,15 +138,15 @@ static const struct release *release_find(const struct asked *asked, int python_
 
 static void make_key(const struct python_host *host, struct python_runtime *r)
 {
-    struct python_sha256 h;
-    python_sha256_init(&h);
-    python_sha256_adds(&h, TY_STR("runtime 1"));
-    python_sha256_adds(&h, ty_str_of(host->executable));
-    python_sha256_adds(&h, ty_str_of(host->version));
-    python_sha256_adds(&h, ty_str_of(r->family));
+    struct wire_sha256 h;
+    wire_sha256_init(&h);
+    wire_sha256_adds(&h, TY_STR("runtime 1"));
+    wire_sha256_adds(&h, ty_str_of(host->executable));
+    wire_sha256_adds(&h, ty_str_of(host->version));
+    wire_sha256_adds(&h, ty_str_of(r->family));
     for (size_t i = 0; r->requirements[i]; i++)
-        python_sha256_adds(&h, ty_str_of(r->requirements[i]));
-    python_sha256_end(&h, r->key);
+        wire_sha256_adds(&h, ty_str_of(r->requirements[i]));
+    wire_sha256_end(&h, r->key);
 }
 
 ty_err python_runtime_find(struct ty_arena *a, ty_str image, const struct python_host *host,

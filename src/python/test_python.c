@@ -1,62 +1,10 @@
-/* test_python.c -- hashes, what an image stands for, names, and the folders of runtimes.
+/* test_python.c -- what an image stands for, names, and the folders of runtimes.
  *
  * Making environments for real takes pip: tests/clients/test_packages.py does it. */
 #include "base/test.h"
 #include "python/python_int.h"
 
 static const struct python_host debian = {"/usr/bin/python3.11", "3.11.2", 11};
-
-static const char *digest(ty_str text)
-{
-    static char out[PYTHON_KEY_BYTES];
-    struct python_sha256 h;
-    python_sha256_init(&h);
-    for (size_t i = 0; i < text.len; i++) /* in the smallest pieces there are */
-        python_sha256_add(&h, text.ptr + i, 1);
-    python_sha256_end(&h, out);
-    return out;
-}
-
-/* The vectors of FIPS 180-4's examples. */
-static void sha256_known_vectors(void **state)
-{
-    (void)state;
-    assert_string_equal(digest(TY_STR("")),
-                        "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-    assert_string_equal(digest(TY_STR("abc")),
-                        "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-    assert_string_equal(digest(TY_STR("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq")),
-                        "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
-}
-
-static void sha256_million(void **state)
-{
-    (void)state;
-    struct python_sha256 h;
-    char part[1000], out[PYTHON_KEY_BYTES];
-    memset(part, 'a', sizeof part);
-    python_sha256_init(&h);
-    for (int i = 0; i < 1000; i++)
-        python_sha256_add(&h, part, sizeof part);
-    python_sha256_end(&h, out);
-    assert_string_equal(out, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
-}
-
-static void sha256_lists_differ(void **state)
-{
-    (void)state;
-    struct python_sha256 x, y;
-    char one[PYTHON_KEY_BYTES], two[PYTHON_KEY_BYTES];
-    python_sha256_init(&x);
-    python_sha256_init(&y);
-    python_sha256_adds(&x, TY_STR("ab"));
-    python_sha256_adds(&x, TY_STR("c"));
-    python_sha256_adds(&y, TY_STR("a"));
-    python_sha256_adds(&y, TY_STR("bc"));
-    python_sha256_end(&x, one);
-    python_sha256_end(&y, two);
-    assert_string_not_equal(one, two);
-}
 
 static void runtime_is_found(void **state)
 {
@@ -603,9 +551,6 @@ static void wheels_of_a_runtime(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    TEST("sha256/known_vectors", sha256_known_vectors),
-    TEST("sha256/million", sha256_million),
-    TEST("sha256/lists_differ", sha256_lists_differ),
     TEST("runtime/is_found", runtime_is_found),
     TEST("runtime/nearest_version_is_used", nearest_version_is_used),
     TEST("runtime/pytorch_and_its_numpy", pytorch_and_its_numpy),

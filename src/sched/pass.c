@@ -359,6 +359,24 @@ static ty_err log_floor(struct sched *s, const struct job *job, int64_t *ret_ns)
     return TY_OK;
 }
 
+/* One a replica, pool by pool, as its ports are. */
+static const char *const *replica_tokens(struct ty_arena *a, const struct sched *s,
+                                         const struct active *j, const json_t *spec)
+{
+    const json_t *pools = json_object_get(spec, "workerPoolSpecs");
+    size_t n = 0;
+    if (!s->setup.secret)
+        return NULL;
+    const char **tokens = ty_new_array(a, const char *, (size_t)exec_replica_count(spec) + 1);
+    for (size_t pool = 0; pool < json_array_size(pools); pool++)
+        for (int64_t i = 0; i < exec_pool_replicas(json_array_get(pools, pool)); i++) {
+            struct http_replica r = {
+                .job = j->id, .attempt = j->attempt, .pool = (int)pool, .index = (int)i};
+            tokens[n++] = auth_replica_token(a, s->setup.secret, &r);
+        }
+    return tokens;
+}
+
 /* The job's plan: its spec, the environment of Google's clients, its ports. */
 static ty_err launch_prepare(struct sched *s, struct active *j)
 {
@@ -392,6 +410,7 @@ static ty_err launch_prepare(struct sched *s, struct active *j)
         .ports = j->ports,
         .data_dir = s->setup.data_dir,
         .client_env = env,
+        .tokens = replica_tokens(a, s, j, spec),
         .timeout_ms = exec_timeout_ms(s->setup.config, spec) - j->ran_ms,
         .log_floor_ns = floor_ns,
         .shares = sched_shares(a, s->setup.host, spec, ty_str_of(j->devices)),

@@ -26,6 +26,7 @@
 #ifndef TY_SCHED_H
 #define TY_SCHED_H
 
+#include "auth/auth.h"
 #include "base/base.h"
 #include "machine/machine.h"
 #include "store/store.h"
@@ -38,8 +39,9 @@ struct sched_setup {
     const struct machine_host *host;
     struct store *store;
     const char *data_dir;
-    const char *url;            /* for the replicas' environment */
-    void (*changed)(void *arg); /* rows changed: wake who waits */
+    const char *url;                  /* for the replicas' environment */
+    const struct auth_secret *secret; /* of their tokens; NULL: they have none */
+    void (*changed)(void *arg);       /* rows changed: wake who waits */
     void *changed_arg;
 };
 /* Adopt what runs, then follow. */

@@ -173,13 +173,14 @@ static ty_err start_http(struct server *s)
                                                  status_routes(s),
                                                  why_routes(s),
                                                  usage_routes(s)};
+    struct http_tokens tokens = replica_tokens(s);
     s->gcs.objects = s->objects;
     gcs_routes(&s->gcs, tables + 6);
     ty_err err = http_router_new(tables, TY_COUNT(tables), &s->router);
     s->gcs.router = s->router;
     if (err == TY_OK)
         err = http_server_start(&s->config, ty_format(&s->arena, "%s/sock", s->data_dir), s->router,
-                                &s->http);
+                                &tokens, &s->http);
     struct auth_certificate tls;
     if (err == TY_OK)
         err = auth_certificate_prepare(&s->arena, s->data_dir, &tls);
@@ -197,6 +198,7 @@ static ty_err start_scheduler(struct server *s)
                                 .store = s->store,
                                 .data_dir = s->data_dir,
                                 .url = s->url,
+                                .secret = &s->secret,
                                 .changed = rows_changed,
                                 .changed_arg = s};
     pthread_mutex_lock(&s->gate);
@@ -239,6 +241,8 @@ static ty_err start(struct server *s, const struct server_options *o)
         err = store_open(s->data_dir, &s->store);
     if (err == TY_OK)
         err = objects_open(s->data_dir, &s->objects);
+    if (err == TY_OK)
+        err = auth_secret_open(s->data_dir, &s->secret);
     if (err == TY_OK)
         err = start_http(s);
     if (err == TY_OK)

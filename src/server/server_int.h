@@ -2,6 +2,7 @@
 #ifndef TY_SERVER_INT_H
 #define TY_SERVER_INT_H
 
+#include "auth/auth.h"
 #include "cloudlog/cloudlog.h"
 #include "gcs/gcs.h"
 #include "http/http.h"
@@ -20,6 +21,7 @@ struct server {
     char *data_dir;
     char *url;
     int lock_fd;
+    struct auth_secret secret; /* of the replicas' tokens */
     struct store *store;
     struct objects *objects;
     struct http_router *router;
@@ -42,6 +44,9 @@ struct http_routes status_routes(struct server *s);
 struct http_routes why_routes(struct server *s);
 /* what a job's replicas use, and receipts */
 struct http_routes usage_routes(struct server *s);
+
+/* who a request with a replica's token is */
+struct http_tokens replica_tokens(struct server *s);
 
 /* Remove folders of deleted jobs that a crash has left, on a thread of its own. */
 TY_NODISCARD ty_err orphans_remove_start(struct server *s);

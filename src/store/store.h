@@ -123,6 +123,10 @@ TY_NODISCARD ty_err store_job_history(struct store *s, struct ty_arena *a, ty_st
                                       int64_t id, struct job *ret_job,
                                       struct attempt **ret_attempts, size_t *ret_count);
 
+/* The project of a job whose attempt has not ended. TY_NOT_FOUND: it has, or is gone. */
+TY_NODISCARD ty_err store_attempt_live(struct store *s, struct ty_arena *a, int64_t job_id,
+                                       int number, ty_str *ret_project);
+
 /* Long-running operations. All of them are done when they are made. */
 struct operation {
     int64_t id;

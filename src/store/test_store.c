@@ -1057,6 +1057,28 @@ static void copy_forgets_what_was_deleted(void **state)
     fixture_close(&f);
 }
 
+static void attempt_lives_until_its_end(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    int64_t id = create(&f);
+    ty_str project;
+    assert_err(TY_NOT_FOUND, store_attempt_live(f.store, &f.arena, id, 1, &project));
+    assert_ok(move_attempt(&f, id, 1, ATTEMPT_STARTED));
+    assert_ok(store_attempt_live(f.store, &f.arena, id, 1, &project));
+    assert_true(ty_str_eq(project, PROJECT));
+    assert_ok(move_attempt(&f, id, 1, ATTEMPT_RUNNING));
+    assert_ok(store_attempt_live(f.store, &f.arena, id, 1, &project));
+    assert_ok(move_attempt(&f, id, 1, ATTEMPT_ENDED));
+    assert_err(TY_NOT_FOUND, store_attempt_live(f.store, &f.arena, id, 1, &project));
+    assert_ok(move_attempt(&f, id, 2, ATTEMPT_STARTED)); /* a retry: the old one stays ended */
+    assert_err(TY_NOT_FOUND, store_attempt_live(f.store, &f.arena, id, 1, &project));
+    assert_ok(store_attempt_live(f.store, &f.arena, id, 2, &project));
+    assert_err(TY_NOT_FOUND, store_attempt_live(f.store, &f.arena, id + 1, 2, &project));
+    fixture_close(&f);
+}
+
 static const struct CMUnitTest tests[] = {
     TEST("state/names", state_names),
     TEST("state/terminal_is_never_left", state_terminal_is_never_left),
@@ -1085,6 +1107,7 @@ static const struct CMUnitTest tests[] = {
     TEST("crash/at_every_commit", crash_at_every_commit),
     TEST("crash/inside_sqlite", crash_inside_sqlite),
     TEST("fault/at_every_commit", fault_at_every_commit),
+    TEST("attempt/lives_until_its_end", attempt_lives_until_its_end),
     TEST("copy/forgets_what_was_deleted", copy_forgets_what_was_deleted),
 };
 TEST_MAIN("store", tests)

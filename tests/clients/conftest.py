@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from gcloud_warm import WarmGcloud
 from yard import TOP, Yard
 
 
@@ -50,3 +51,10 @@ def tf_yard(tmp_path_factory):
         (folder / "data" / "python").symlink_to(pathlib.Path(kept, "python"))
     with Yard(folder, settings={"grace_ms": 2000}) as started:
         yield started
+
+
+@pytest.fixture(scope="module")
+def warm_gcloud(gcloud, shared_yard):
+    """Real gcloud on the file's yard, loaded once: for tests that call it often."""
+    with WarmGcloud(gcloud, shared_yard) as run:
+        yield run

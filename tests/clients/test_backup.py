@@ -23,7 +23,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "faults"))
 import fates  # noqa: E402
 import invariants  # noqa: E402
 
-TALK = "i=0; while [ $i -lt 400 ]; do echo line $i; i=$((i+1)); sleep 0.005; done"
+TALK = "i=0; while [ $i -lt 400 ] || [ ! -e {taken} ]; do echo line $i; i=$((i+1)); sleep 0.005; done"
 
 
 def run(*words, environment=None, **rest):
@@ -79,8 +79,9 @@ class Load:
 def test_taken_under_load_and_served_beside_the_original(tmp_path, rng):
     archive = tmp_path / "yard.tar"
     with Yard(tmp_path / "one", settings=fates.FAST) as yard, invariants.Witness(yard) as witness:
-        talkers = [yard.create("sh", "-c", TALK, display_name="talk") for _ in range(20)]
-        once = yard.create("sh", "-c", "echo only once; sleep 4", scheduling={"disableRetries": True})
+        taken = tmp_path / "one" / "taken"
+        talkers = [yard.create("sh", "-c", TALK.replace("{taken}", str(taken)), display_name="talk") for _ in range(20)]
+        once = yard.create("sh", "-c", f"echo only once; while [ ! -e {taken} ]; do sleep 0.05; done", scheduling={"disableRetries": True})
         stubborn = yard.create("sh", "-c", "trap '' TERM; while :; do sleep 1; done", display_name="to-cancel")
         for name in (*talkers, once):
             witness.accept(name, "JOB_STATE_SUCCEEDED")
@@ -94,6 +95,7 @@ def test_taken_under_load_and_served_beside_the_original(tmp_path, rng):
             final = dict(witness.final)
             known = set(given)
             text = good(backup(yard, archive))
+            taken.touch()
             assert re.search(r"^Backed up \d+ jobs, \d+ files: [\d.]+ \w+ \([\d.]+ \w+/s\) in ", text), text
         assert not load.failure, load.failure
         assert archive.stat().st_mode & 0o777 == 0o600

@@ -58,7 +58,7 @@ FIELDS = [
     (POOL + ("diskSpec",), MESSAGE),
     (POOL + ("diskSpec", "bootDiskSizeGb"), ["x", [], {}, True, 1 << 40]),
     (POOL + ("containerSpec",), MESSAGE),
-    (POOL + ("containerSpec", "imageUri"), TEXT + ["", "gcr.io/project/image:1", "hostt"]),
+    (POOL + ("containerSpec", "imageUri"), TEXT + [""]),
     (POOL + ("containerSpec", "command"), LIST + [[7], [None], [["x"]], [{}], ["a\0b"]]),
     (POOL + ("containerSpec", "args"), LIST + [[7], [None], [True], ["a\0b"]]),
     (POOL + ("containerSpec", "env"), LIST + [[7], ["A=b"], [{}], [{"name": ""}], [{"name": "A=B", "value": "x"}],

@@ -10,7 +10,7 @@ A row of ROWS is one broken job:
 
 All rows run at once, in one yard, when the first test asks for them; then each is a test of its own. Signals restart a
 replica in place and crashes try the whole job again, so most rows switch that off; those that are about it do not.
-Rows that need memory limits by control group are not here."""
+A kill for want of memory, which needs a control group, is in test_usage.py."""
 import concurrent.futures
 import json
 import re

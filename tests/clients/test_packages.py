@@ -206,6 +206,8 @@ def test_archive_that_is_none(packages_yard, tmp_path):
     (tmp_path / "x.tar.gz").write_text("hello")
     job = yard.wait(submit(yard, pool(str(tmp_path / "x.tar.gz"))), seconds=60)
     assert job["state"] == "JOB_STATE_FAILED" and "is no Python package" in job["error"]["message"]
+    errors = [e["textPayload"] for e in yard.entries(job["name"], " AND severity=ERROR")]
+    assert len(errors) == 2 and "is no Python package" in errors[0] and errors[1].startswith("Job failed: "), errors
 
 
 def test_refused_at_submit(packages_yard, tmp_path):

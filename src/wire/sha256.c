@@ -1,8 +1,11 @@
-/* sha256.c -- SHA-256 (FIPS 180-4), for cache keys.
+/* sha256.c -- SHA-256 (FIPS 180-4) and HMAC with it (RFC 2104), for cache keys, backups and the
+ * replicas' tokens.
  *
  * Ours and not libcrypto's because `prepare` runs before every package job: loading a library of
  * 5 MB costs more than hashing a trainer. */
-#include "python/python.h"
+#include "wire/wire.h"
+
+enum { BLOCK_BYTES = 64, DIGEST_BYTES = 32 };
 
 static const uint32_t round_constants[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
@@ -56,15 +59,15 @@ static void mix(uint32_t state[8], const unsigned char *p)
         state[i] += v[i];
 }
 
-void python_sha256_init(struct python_sha256 *h)
+void wire_sha256_init(struct wire_sha256 *h)
 {
     static const uint32_t first[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                       0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-    *h = (struct python_sha256){0};
+    *h = (struct wire_sha256){0};
     memcpy(h->state, first, sizeof first);
 }
 
-void python_sha256_add(struct python_sha256 *h, const void *ptr, size_t len)
+void wire_sha256_add(struct wire_sha256 *h, const void *ptr, size_t len)
 {
     const unsigned char *p = ptr;
     while (len > 0) {
@@ -85,23 +88,70 @@ void python_sha256_add(struct python_sha256 *h, const void *ptr, size_t len)
     }
 }
 
-void python_sha256_adds(struct python_sha256 *h, ty_str s)
+void wire_sha256_adds(struct wire_sha256 *h, ty_str s)
 {
     uint64_t len = s.len;
-    python_sha256_add(h, &len, sizeof len);
-    python_sha256_add(h, s.ptr, s.len);
+    wire_sha256_add(h, &len, sizeof len);
+    wire_sha256_add(h, s.ptr, s.len);
 }
 
-void python_sha256_end(struct python_sha256 *h, char out[PYTHON_KEY_BYTES])
+/* Close it; the digest is in h->state. */
+static void finish(struct wire_sha256 *h)
 {
     uint64_t bits = h->bytes * 8;
     unsigned char size[8];
     for (int i = 0; i < 8; i++)
         size[i] = (unsigned char)(bits >> (56 - 8 * i));
-    python_sha256_add(h, "\x80", 1);
+    wire_sha256_add(h, "\x80", 1);
     while (h->bytes % 64 != 56)
-        python_sha256_add(h, "", 1);
-    python_sha256_add(h, size, sizeof size);
+        wire_sha256_add(h, "", 1);
+    wire_sha256_add(h, size, sizeof size);
+}
+
+void wire_sha256_end(struct wire_sha256 *h, char out[WIRE_SHA256_HEX_BYTES])
+{
+    finish(h);
     for (int i = 0; i < 8; i++)
         snprintf(out + 8 * i, 9, "%08x", h->state[i]);
+}
+
+static void finish_bytes(struct wire_sha256 *h, unsigned char out[DIGEST_BYTES])
+{
+    finish(h);
+    for (int i = 0; i < DIGEST_BYTES; i++)
+        out[i] = (unsigned char)(h->state[i / 4] >> (24 - 8 * (i % 4)));
+}
+
+/* H(key ^ opad, H(key ^ ipad, text)), where a key longer than a block is its hash. */
+void wire_hmac_sha256(ty_str key, ty_str text, char out[WIRE_SHA256_HEX_BYTES])
+{
+    unsigned char block[BLOCK_BYTES] = {0}, inner[DIGEST_BYTES];
+    struct wire_sha256 h;
+    if (key.len > BLOCK_BYTES) {
+        wire_sha256_init(&h);
+        wire_sha256_add(&h, key.ptr, key.len);
+        finish_bytes(&h, block);
+    } else if (key.len > 0) {
+        memcpy(block, key.ptr, key.len);
+    }
+    for (int i = 0; i < BLOCK_BYTES; i++)
+        block[i] ^= 0x36;
+    wire_sha256_init(&h);
+    wire_sha256_add(&h, block, sizeof block);
+    wire_sha256_add(&h, text.ptr, text.len);
+    finish_bytes(&h, inner);
+    for (int i = 0; i < BLOCK_BYTES; i++)
+        block[i] ^= 0x36 ^ 0x5c;
+    wire_sha256_init(&h);
+    wire_sha256_add(&h, block, sizeof block);
+    wire_sha256_add(&h, inner, sizeof inner);
+    wire_sha256_end(&h, out);
+}
+
+bool wire_same_bytes(ty_str a, ty_str b)
+{
+    unsigned char different = 0;
+    for (size_t i = 0; a.len == b.len && i < a.len; i++)
+        different |= (unsigned char)a.ptr[i] ^ (unsigned char)b.ptr[i];
+    return a.len == b.len && different == 0;
 }
