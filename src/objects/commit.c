@@ -163,16 +163,17 @@ ty_err change_commit(struct change *x)
     ty_err err = db_write(x->o->db, change_fn, x);
     if (err != TY_OK)
         return err;
+    /* The source goes first: its file may be where the target needs a folder. */
+    if (x->source && x->kept_source)
+        place_or_log(x->o, x->arena, x->bucket, x->source);
+    else if (x->source)
+        row_remove_file(x->o, x->bucket, x->source);
     /* A file that is to be kept and could not be moved away stays; the new one waits in staging/.
      */
     if (!x->had_before || !x->kept_before || place_or_log(x->o, x->arena, x->bucket, &x->before))
         place_or_log(x->o, x->arena, x->bucket, &x->row);
     if (x->had_before && !x->kept_before && !is_replaced(&x->before, &x->row))
         row_remove_file(x->o, x->bucket, &x->before);
-    if (x->source && x->kept_source)
-        place_or_log(x->o, x->arena, x->bucket, x->source);
-    else if (x->source)
-        row_remove_file(x->o, x->bucket, x->source);
     wake_settling(x->o);
     return TY_OK;
 }
@@ -336,8 +337,10 @@ static ty_err place_around(struct objects *o, struct ty_arena *a, ty_str bucket,
         return TY_OK;
     else
         err = db_write(o->db, displace_fn, &x);
-    if (err == TY_OK && !x.found)
-        row->place = PLACE_NONE; /* gone meanwhile: nothing to place */
+    bool taken = err_no == ENOENT && x.found && x.row.place == row->place &&
+                 ty_str_eq(x.row.stage, row->stage);
+    if (err == TY_OK && (!x.found || taken)) /* deleted meanwhile, or taken away behind our back */
+        row->place = PLACE_NONE;
     else if (err == TY_OK)
         *row = x.row;
     return err;

@@ -19,6 +19,21 @@ static ty_err source_changed(ty_str name)
                    TY_STR_ARG(name));
 }
 
+/* Conditions on a source are those of a write: one that does not hold is never "not modified". */
+static ty_err source_open(struct objects *o, struct ty_arena *a, struct object_ref ref,
+                          const struct object_conditions *conditions, struct row *ret_row,
+                          bool *ret_old, int *ret_fd)
+{
+    ty_err err = object_open(o, a, ref, NULL, true, ret_row, ret_old, ret_fd);
+    if (err != TY_OK)
+        return err;
+    err = conditions_check(conditions, true, ret_row->object.generation,
+                           ret_row->object.metageneration, false);
+    if (err != TY_OK)
+        close(*ret_fd);
+    return err;
+}
+
 /* Fill the change's row from its staged file, commit, and give the result back. */
 static ty_err derive_commit(struct change *x, char stage[STAGE_BYTES], int fd,
                             struct object *ret_object)
@@ -61,7 +76,7 @@ ty_err objects_copy(struct objects *o, struct ty_arena *a, struct object_ref sou
     int fd = -1, out = -1;
     ty_err err = target_ok(target);
     if (err == TY_OK)
-        err = object_open(o, a, source, source_conditions, true, &from, &old, &fd);
+        err = source_open(o, a, source, source_conditions, &from, &old, &fd);
     if (err != TY_OK)
         return err;
     struct change x = {.o = o,
@@ -175,7 +190,7 @@ ty_err objects_move(struct objects *o, struct ty_arena *a, struct object_ref sou
     struct row from;
     bool old;
     int fd;
-    err = object_open(o, a, source, source_conditions, true, &from, &old, &fd);
+    err = source_open(o, a, source, source_conditions, &from, &old, &fd);
     if (err != TY_OK)
         return err;
     bool kept = keeps.b.versioning || keeps.b.soft_delete_s > 0;
@@ -213,7 +228,7 @@ static ty_err compose_part(struct objects *o, struct ty_arena *a, ty_str bucket,
     bool old;
     int fd;
     struct object_ref ref = {.bucket = bucket, .name = part->name, .generation = part->generation};
-    ty_err err = object_open(o, a, ref, part->conditions, true, &from, &old, &fd);
+    ty_err err = source_open(o, a, ref, part->conditions, &from, &old, &fd);
     if (err != TY_OK)
         return err;
     if (from.object.size > OBJECTS_OBJECT_BYTES - into->size)

@@ -88,7 +88,7 @@ int file_open(int root, const char *path, int flags, mode_t mode, int *ret_fd)
 
 int file_stat(int root, const char *path, struct stat *ret_st)
 {
-    int fd, err_no = file_open(root, path, O_PATH | O_NOFOLLOW, 0, &fd);
+    int fd = -1, err_no = file_open(root, path, O_PATH | O_NOFOLLOW, 0, &fd);
     if (err_no)
         return err_no;
     if (fstat(fd, ret_st) != 0)
@@ -250,6 +250,16 @@ void stage_remove(struct objects *o, ty_str stage)
     int err_no = file_remove(o->staging_fd, path);
     if (err_no != 0 && err_no != ENOENT) /* the next start removes it */
         log_warn("objects.stray", "stage=%s error=\"%s\"", path, strerror(err_no));
+}
+
+bool stage_exists(const struct objects *o, ty_str stage)
+{
+    char path[STAGE_BYTES];
+    struct stat st;
+    if (stage.len != STAGE_BYTES - 1)
+        return false;
+    snprintf(path, sizeof path, TY_STR_FMT, TY_STR_ARG(stage));
+    return file_stat(o->staging_fd, path, &st) == 0;
 }
 
 ty_err stage_seal(int fd, struct row *row)

@@ -14,7 +14,9 @@
 
 enum {
     ENTRY_BATCH = 512,
-    FOLDER_BATCH = 256,
+    FOLDER_BATCH = 16, /* few: what is found in them may fill the page already */
+    FOLDER_NAMES =
+        2 * OBJECTS_PAGE, /* new names after which a page is read again, and is shorter */
     FOLDER_DEPTH = 200,
     FOLDER_UNREAD = 0, /* for mtime_ns: found, and not yet read */
     FOLDER_YOUNG = -1, /* read, but an entry could still come in the same tick */
@@ -336,8 +338,9 @@ ty_err folders_check(struct objects *o, ty_str bucket, int64_t bucket_id, ty_str
     snprintf(cursor, sizeof cursor, TY_STR_FMT, TY_STR_ARG(from));
     x->bucket_id = bucket_id;
     x->below = below;
+    uint64_t before = __atomic_load_n(&o->followed, __ATOMIC_RELAXED), found = 0;
     size_t count = 1;
-    while (err == TY_OK && count > 0) {
+    while (err == TY_OK && count > 0 && (shallow || found < FOLDER_NAMES)) {
         x->from = ty_str_of(cursor);
         err = picked_check(o, bucket, x, shallow ? FOLDERS_UNSURE : FOLDERS_ALL);
         count = x->count;
@@ -345,10 +348,14 @@ ty_err folders_check(struct objects *o, ty_str bucket, int64_t bucket_id, ty_str
             break;
         char next[OBJECTS_NAME_BYTES + 2];
         snprintf(next, sizeof next, TY_STR_FMT, TY_STR_ARG(x->paths[count - 1]));
-        x->from = from; /* folders found in these may sort between them */
+        /* Folders found in these may sort between them; those behind come with the next batch. */
+        x->from = from;
+        x->below = ty_str_of(next);
         err = picked_check(o, bucket, x, FOLDERS_UNREAD);
+        x->below = below;
         ty_arena_clear(&x->arena);
         memcpy(cursor, next, sizeof cursor);
+        found = __atomic_load_n(&o->followed, __ATOMIC_RELAXED) - before;
     }
     ty_arena_clear(&x->arena);
     free(x);

@@ -11,6 +11,8 @@
 
 #include "wire/wire.h"
 
+enum { LIST_ROUNDS = 64 }; /* many new names make the page's end come nearer, round by round */
+
 struct position {
     ty_str name;
     int64_t generation; /* strictly after this one of that name */
@@ -288,8 +290,7 @@ static ty_err walk_compare(struct walk *x)
     d.seen = ty_new_array(&d.arena, struct seen, x->row_count);
     for (size_t i = 0; i < x->row_count; i++) {
         const struct row *row = &x->rows[i];
-        if (row->object.delete_ns != 0 || row->stage.len > 0 ||
-            (row->place != PLACE_NICE && row->place != PLACE_DIR))
+        if (row->object.delete_ns != 0 || (row->place != PLACE_NICE && row->place != PLACE_DIR))
             continue;
         d.seen[d.count] = file_see(x->o, x->query->bucket, row->object.name);
         if (row_judge(row, &d.seen[d.count]) != VERDICT_SAME)
@@ -331,7 +332,7 @@ ty_err objects_list(struct objects *o, struct ty_arena *a, const struct object_q
     x.rows = ty_new_array(a, struct row, x.limit + 2);
     x.is_item = ty_new_array(a, bool, x.limit + 2);
     uint64_t before, after = 0;
-    for (int i = 0; i < TRIES; i++) {
+    for (int i = 0; i < LIST_ROUNDS; i++) {
         before = __atomic_load_n(&o->followed, __ATOMIC_RELAXED);
         err = walk_page(&x);
         if (err == TY_OK)

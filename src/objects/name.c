@@ -35,7 +35,9 @@ static bool bucket_char(char c)
 
 ty_err objects_bucket_name_check(ty_str name)
 {
-    bool dotted = memchr(name.ptr ? name.ptr : "", '.', name.len) != NULL;
+    if (!name.ptr)
+        name = TY_STR("");
+    bool dotted = memchr(name.ptr, '.', name.len) != NULL;
     size_t most = dotted ? OBJECTS_BUCKET_NAME_BYTES : 63;
     bool fine = name.len >= 3 && name.len <= most;
     size_t part = 0;

@@ -84,8 +84,8 @@ void row_load(struct db_stmt *s, struct ty_arena *a, struct row *ret_row);
 void settings_load(struct db_stmt *s, int first, struct ty_arena *a,
                    struct object_settings *ret_settings);
 void settings_bind(struct db_stmt *s, int first, const struct object_settings *settings);
-TY_NODISCARD ty_err settings_check(const struct object_settings *settings);
-struct object_settings settings_dup(struct ty_arena *a, const struct object_settings *settings);
+TY_NODISCARD ty_err settings_check(const struct object_settings *x);
+struct object_settings settings_dup(struct ty_arena *a, const struct object_settings *x);
 void md5_to_ints(const unsigned char md5[16], int64_t *ret_a, int64_t *ret_b);
 void md5_from_ints(int64_t a, int64_t b, unsigned char md5[16]);
 
@@ -119,8 +119,9 @@ struct seen {
 enum verdict { VERDICT_SAME, VERDICT_CHANGED, VERDICT_GONE };
 /* Is this row's file still what the row says? Only rows of nice places and folders can change. */
 enum verdict row_judge(const struct row *row, const struct seen *seen);
-/* Bring the live row of a name in line with what was seen, inside a write closure. *row and *found
- * are what row_find_live gave, and are changed. `adopt`: a file without a row gets one. */
+/* Bring the live row of a name in line with what was seen, inside a write closure, its name
+ * claimed. *row and *found are what row_find_live gave, and are changed. `adopt`: a file without a
+ * row gets one. */
 TY_NODISCARD ty_err row_follow(struct db_conn *c, struct objects *o, int64_t bucket_id, ty_str name,
                                const struct seen *seen, struct row *row, bool *found);
 TY_NODISCARD ty_err refresh(struct objects *o, ty_str bucket, ty_str name);
@@ -151,6 +152,7 @@ void file_prune(struct objects *o, ty_str bucket, ty_str name);
 /* A new file of staging/, its name in `stage`. */
 TY_NODISCARD ty_err stage_create(struct objects *o, char stage[STAGE_BYTES], int *ret_fd);
 void stage_remove(struct objects *o, ty_str stage);
+bool stage_exists(const struct objects *o, ty_str stage);
 /* Give the file a time that no later write can leave as it is, sync it, and fill what the row
  * needs. */
 TY_NODISCARD ty_err stage_seal(int fd, struct row *row);

@@ -55,7 +55,7 @@ static int open_bytes(struct objects *o, ty_str bucket, const struct row *row, i
             err_no = ENOENT;
         }
     }
-    if ((err_no == ENOENT || err_no == ENOTDIR || err_no == EISDIR) && row->place == PLACE_ODD) {
+    if (err_no != 0 && row->place == PLACE_ODD) { /* whatever is at its nice name is not it */
         odd_path(bucket, row->object.name, row->object.generation, path);
         err_no = file_open(o->odd_fd, path, flags, 0, ret_fd);
     }

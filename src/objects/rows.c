@@ -320,8 +320,8 @@ ty_err object_not_found(ty_str bucket, ty_str name, int64_t generation)
 
 enum verdict row_judge(const struct row *row, const struct seen *seen)
 {
-    if (row->stage.len > 0) /* not yet in its place: nobody else has seen it */
-        return VERDICT_SAME;
+    if (row->stage.len > 0 && (row->place != PLACE_NICE || row->ino != seen->ino))
+        return VERDICT_SAME; /* on its way: nobody else has seen it */
     if (row->place == PLACE_DIR)
         return seen->kind == SEEN_FOLDER ? VERDICT_SAME : VERDICT_GONE;
     if (row->place != PLACE_NICE)
@@ -384,6 +384,9 @@ ty_err row_follow(struct db_conn *c, struct objects *o, int64_t bucket_id, ty_st
                   const struct seen *seen, struct row *row, bool *found)
 {
     enum verdict verdict = *found ? row_judge(row, seen) : VERDICT_GONE;
+    if (verdict == VERDICT_SAME && row->place == PLACE_NICE && row->ino != seen->ino &&
+        !stage_exists(o, row->stage)) /* not on its way any more, and not there either */
+        verdict = seen->kind == SEEN_FILE ? VERDICT_CHANGED : VERDICT_GONE;
     if (verdict == VERDICT_SAME)
         return TY_OK;
     ty_err err = TY_OK;

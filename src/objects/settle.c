@@ -121,16 +121,6 @@ static ty_err sync_parent(struct pending *x, int root, const char *path)
     return err;
 }
 
-static bool still_staged(struct objects *o, const struct row *row)
-{
-    char stage[STAGE_BYTES];
-    struct stat st;
-    if (row->stage.len != STAGE_BYTES - 1)
-        return false;
-    snprintf(stage, sizeof stage, TY_STR_FMT, TY_STR_ARG(row->stage));
-    return file_stat(o->staging_fd, stage, &st) == 0;
-}
-
 struct kept {
     const struct row *row;
     bool found;
@@ -170,7 +160,7 @@ static ty_err settle_row(struct pending *x, struct unsettled *u)
     ty_err err = u->old ? TY_OK : old_is_kept(o, row);
     if (err == TY_OK)
         err = row_place(o, &x->arena, u->bucket, row);
-    bool placed = err == TY_OK && !still_staged(o, row);
+    bool placed = err == TY_OK && !stage_exists(o, row->stage);
     if (err != TY_OK) /* it stays readable where it is; said once a minute by who tried first */
         log_debug("objects.settle", "error=\"%s\"", ty_err_message());
     char path[PATH_BYTES];

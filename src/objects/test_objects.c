@@ -530,6 +530,10 @@ static void copy_takes_bytes_and_settings(void **state)
     assert_ok(objects_copy(f.o, &f.a, ref_of("a"), NULL, &target, &copy)); /* onto itself */
     assert_holds(&f, "a", "bytes");
     assert_err(TY_NOT_FOUND, objects_copy(f.o, &f.a, ref_of("no"), NULL, &target, &copy));
+    struct object_conditions not_this = {.given = OBJECTS_IF_GENERATION_NOT,
+                                         .generation_not_match = copy.generation};
+    assert_err(TY_FAILED_PRECONDITION,
+               objects_copy(f.o, &f.a, ref_of("a"), &not_this, &target, &copy));
     assert_int_equal(disk_count(&f, "staging"), 0);
     fixture_close(&f);
 }

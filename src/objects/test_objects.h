@@ -125,7 +125,7 @@ HELPER ty_err try_read(struct fixture *f, struct object_ref ref, struct object *
 HELPER ty_str read_all(struct fixture *f, struct object_ref ref)
 {
     struct object object;
-    ty_str bytes;
+    ty_str bytes = {"", 0};
     assert_ok(try_read(f, ref, &object, &bytes));
     return bytes;
 }

@@ -35,20 +35,27 @@ struct early {
     struct ty_arena arena;
 };
 
-/* Refusing before the bytes are sent saves sending them; finishing asks again. */
-static ty_err early_fn(struct db_conn *c, void *arg)
+static ty_err bucket_fn(struct db_conn *c, void *arg)
 {
     struct early *x = arg;
     struct bucket_row b;
-    struct row row;
-    bool found = false;
-    ty_err err = bucket_find(c, &x->arena, x->u->bucket, &b);
-    if (err != TY_OK || !x->u->conditions.given)
+    return bucket_find(c, &x->arena, x->u->bucket, &b);
+}
+
+/* Refusing before the bytes are sent saves sending them; finishing asks again. */
+static ty_err early_check(struct early *x)
+{
+    struct objects_upload *u = x->u;
+    ty_err err = db_read(u->o->db, bucket_fn, x);
+    if (err != TY_OK || !u->conditions.given)
         return err;
-    err = row_find_live(c, &x->arena, b.id, x->u->name, &row, &found);
-    if (err != TY_OK)
+    struct object_ref ref = {.bucket = u->bucket, .name = u->name};
+    struct row row = {0};
+    bool old;
+    err = object_open(u->o, &x->arena, ref, NULL, false, &row, &old, NULL);
+    if (err != TY_OK && err != TY_NOT_FOUND)
         return err;
-    return conditions_check(&x->u->conditions, found, row.object.generation,
+    return conditions_check(&u->conditions, err == TY_OK, row.object.generation,
                             row.object.metageneration, false);
 }
 
@@ -59,10 +66,7 @@ ty_err objects_upload_begin(struct objects *o, const struct object_target *targe
     if (err != TY_OK)
         return err;
     struct early x = {.u = upload_new(o, target)};
-    if (x.u->conditions.given) /* a file made behind our back counts */
-        err = refresh(o, x.u->bucket, x.u->name);
-    if (err == TY_OK)
-        err = db_read(o->db, early_fn, &x);
+    err = early_check(&x);
     if (err == TY_OK)
         err = stage_create(o, x.u->stage, &x.u->fd);
     ty_arena_clear(&x.arena);
