@@ -406,18 +406,20 @@ def check(yard, histories):
         client = Client(yard, history)
         folder = pathlib.Path(yard.data, "buckets", history.bucket)
         listed = {item["name"]: item for item in client.list()}
+        plain = {row[0] for row in rows(yard, f"SELECT o.name FROM object o JOIN bucket b ON b.id = o.bucket WHERE b.name = '{history.bucket}'"
+                                              " AND o.place = 0")}
         for name in sorted({call.name for call in history.calls} | set(listed)):
             body = client.read(name)
             item = listed.get(name)
             assert (body is None) == (item is None), f"{name}: listed is {item}, read is {body and len(body)}"
             if body is not None:
                 assert int(item["size"]) == len(body), item
-                assert (folder / name).is_dir() or (folder / name).read_bytes() == body, f"{name}: its plain file is another"
+                assert name not in plain or (folder / name).read_bytes() == body, f"{name}: its plain file is another"
         if history.versions:
             there = {(item["name"], int(item["generation"])) for item in client.list(versions="true")}
             for (name, generation), call in list(history.bound.items()):
                 assert (name, generation) in there, f"J6: {call} is not among the old generations"
                 assert client.read(name, generation) is not None, f"J6: {call} cannot be read"
         on_disk = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
-        assert on_disk <= set(listed), f"files of no object: {on_disk - set(listed)}"
+        assert on_disk == plain, f"files of no object, or objects without their file: {on_disk ^ plain}"
         history.check()
