@@ -23,7 +23,7 @@ class Worker:
         self.rng = random.Random(seed)
         self.clients = [Client(yard, history) for history in histories]
         self.mine = {client: [] for client in self.clients}  # its own acknowledged writes
-        self.given = set()  # (client, name, value) of copies
+        self.given = set()  # what copies and compositions there were
 
     def size(self):
         return self.rng.choice((16, 4096, 70_000, 300_000))
@@ -32,7 +32,7 @@ class Worker:
         return client.history.value(self.size())
 
     def note(self, client, call):
-        if call.outcome == "acked":
+        if call.outcome == "acked" and call.value.size < 1 << 20:  # composed of composed ones, they would grow and grow
             self.mine[client] = [*self.mine[client][-20:], call]
 
     def put(self, client, name):
@@ -53,7 +53,10 @@ class Worker:
 
     def compose(self, client, name):
         if len(self.mine[client]) > 3:
-            self.note(client, client.compose(f"composed/{name}", self.rng.sample(self.mine[client], 2)))
+            parts = self.rng.sample(self.mine[client], 2)
+            if (client, name, *parts) not in self.given:
+                self.given.add((client, name, *parts))
+                self.note(client, client.compose(f"composed/{name}", parts))
 
     def fresh(self, client, name):
         """Something of ours that this name was never given."""
