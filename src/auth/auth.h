@@ -48,6 +48,14 @@ ty_str auth_gcloud_property(struct ty_arena *a, const char *gcloud_dir, const ch
 TY_NODISCARD ty_err auth_gcloud_property_set(struct ty_arena *a, const char *gcloud_dir,
                                              const char *section, const char *key, ty_str value);
 
+/* The server's self-signed TLS certificate and its key, PEM, for 127.0.0.1, ::1 and localhost: read
+ * from data/tls/, or made there (P-256, 10 years). From the arena. */
+struct auth_certificate {
+    ty_str certificate, key;
+};
+TY_NODISCARD ty_err auth_certificate_prepare(struct ty_arena *a, const char *data_dir,
+                                             struct auth_certificate *ret_certificate);
+
 struct auth_var {
     const char *name;
     const char *value; /* NULL: must be unset */

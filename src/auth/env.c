@@ -36,7 +36,6 @@ static bool cloudsdk_is_harmless(ty_str name)
         "CLOUDSDK_ENCODING",
         "CLOUDSDK_CORE_DISABLE_PROMPTS",
         "CLOUDSDK_CORE_VERBOSITY",
-        "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE",
         "CLOUDSDK_CORE_LOG_HTTP",
         "CLOUDSDK_CORE_DISABLE_COLOR",
         "CLOUDSDK_CORE_SHOW_STRUCTURED_LOGS",
@@ -110,6 +109,8 @@ struct auth_var *auth_client_env(struct ty_arena *a, const char *data_dir, const
     vars_add(&v, "GOOGLE_APPLICATION_CREDENTIALS", ty_format(a, "%s/client/key.json", data_dir));
     vars_add(&v, "GOOGLE_CLOUD_UNIVERSE_DOMAIN", AUTH_UNIVERSE);
     vars_add(&v, "BOTO_CONFIG", ty_format(a, "%s/client/boto", data_dir));
+    /* gcloud hands it to gsutil, over what boto says. */
+    vars_add(&v, "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE", ty_format(a, "%s/tls/cert.pem", data_dir));
     vars_add(&v, "PYTHONPATH", python);
     vars_add(&v, "STORAGE_EMULATOR_HOST", url);
     vars_add(&v, "CLOUD_STORAGE_EMULATOR_ENDPOINT", url);   /* Google's C++ client */

@@ -9,8 +9,8 @@
  *                              cannot be looked up, instead of NAME.googleapis.com
  *   core/account               needed for nothing but `config get account`, which scripts call
  *   auth/token_host, auth_host where `gcloud auth ...` would go to sign in
- * gsutil cannot speak plain HTTP itself: use_gcloud_storage makes it run gcloud storage, and the
- * gs_host line makes its own code refuse ("gs_json_host is not configured") where it would not. */
+ * gsutil's JSON API insists on TLS: boto names our port, which speaks both, and our certificate
+ * (certificate.c). The gs_host line keeps its other API from Google. */
 #include "auth/auth_int.h"
 
 #include <dirent.h>
@@ -200,14 +200,18 @@ static ty_err boto_write(struct ty_arena *a, const char *client, const char *url
     if (colon == 0)
         return ty_fail(TY_INTERNAL, "url '%s' has no port", url);
     name = (ty_str){host.ptr, colon - 1};
-    const char *text = ty_format(a,
-                                 "[Credentials]\ngs_host = " TY_STR_FMT "\ngs_port = " TY_STR_FMT
-                                 "\n\n[Boto]\nis_secure = False\n\n"
-                                 "[GSUtil]\nuse_gcloud_storage = True\n"
-                                 "software_update_check_period = 0\n\n"
-                                 "[OAuth2]\nprovider_token_uri = %s/token\n"
-                                 "provider_authorization_uri = %s/auth\n",
-                                 TY_STR_ARG(name), TY_STR_ARG(ty_str_drop(host, colon)), url, url);
+    ty_str port = ty_str_drop(host, colon);
+    const char *text = ty_format(
+        a,
+        "[Credentials]\ngs_host = " TY_STR_FMT "\ngs_port = " TY_STR_FMT
+        "\ngs_json_host = " TY_STR_FMT "\ngs_json_port = " TY_STR_FMT
+        "\n\n[Boto]\nis_secure = True\nhttps_validate_certificates = True\n"
+        "ca_certificates_file = %s/../tls/cert.pem\n\n"
+        "[GSUtil]\nprefer_api = json\nuse_gcloud_storage = False\n"
+        "software_update_check_period = 0\n\n"
+        "[OAuth2]\nprovider_token_uri = %s/token\n"
+        "provider_authorization_uri = %s/auth\n",
+        TY_STR_ARG(name), TY_STR_ARG(port), TY_STR_ARG(name), TY_STR_ARG(port), client, url, url);
     return ty_file_replace(AT_FDCWD, ty_format(a, "%s/boto", client), ty_str_of(text), 0600);
 }
 

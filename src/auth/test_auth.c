@@ -162,6 +162,24 @@ static void gcloud_every_endpoint_is_ours(void **state)
     assert_non_null(memmem(text.ptr, text.len, "gs_host = 127.0.0.1\ngs_port = 7575\n", 35));
 }
 
+/* Made once, for this machine's own addresses, readable by its owner alone. */
+static void certificate_is_made_once(void **state)
+{
+    struct yard *y = *state;
+    struct auth_certificate first, second;
+    struct stat st;
+    assert_ok(auth_certificate_prepare(&y->arena, y->dir, &first));
+    assert_true(ty_str_starts(first.certificate, TY_STR("-----BEGIN CERTIFICATE-----\n")));
+    assert_true(ty_str_starts(first.key, TY_STR("-----BEGIN PRIVATE KEY-----\n")));
+    assert_int_equal(stat(ty_format(&y->arena, "%s/tls/key.pem", y->dir), &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0600);
+    assert_ok(auth_certificate_prepare(&y->arena, y->dir, &second));
+    assert_true(ty_str_eq(first.certificate, second.certificate));
+    assert_int_equal(unlink(ty_format(&y->arena, "%s/tls/cert.pem", y->dir)), 0);
+    assert_ok(auth_certificate_prepare(&y->arena, y->dir, &second));
+    assert_false(ty_str_eq(first.certificate, second.certificate));
+}
+
 /* What `gcloud config set` wrote stays when the server comes back on another port. */
 static void gcloud_keeps_the_users_project(void **state)
 {
@@ -321,6 +339,7 @@ static const struct CMUnitTest tests[] = {
     YARD_TEST("files/are_private", files_are_private),
     YARD_TEST("gcloud/every_endpoint_is_ours", gcloud_every_endpoint_is_ours),
     YARD_TEST("gcloud/keeps_the_users_project", gcloud_keeps_the_users_project),
+    YARD_TEST("certificate/is_made_once", certificate_is_made_once),
     YARD_TEST("gcloud/other_configurations_come_here_too",
               gcloud_other_configurations_come_here_too),
     YARD_TEST("gcloud/what_a_crash_left_is_no_configuration",

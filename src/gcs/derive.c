@@ -158,12 +158,13 @@ static ty_err parts_parse(struct http_request *req, const json_t *in, struct obj
     return err;
 }
 
+/* Hashes in the destination are passed over, as there: gcloud puts the first part's into it, and
+ * Python those of the object that is to be replaced. */
 static ty_err compose(struct http_request *req, struct gcs *g, const json_t *in,
                       struct object *ret_object)
 {
     struct object_conditions c;
     struct object_settings settings = {0};
-    struct declared declared = {0};
     struct object_part parts[OBJECTS_COMPOSE] = {0};
     size_t count = 0;
     const json_t *destination = json_object_get(in, "destination");
@@ -174,14 +175,9 @@ static ty_err compose(struct http_request *req, struct gcs *g, const json_t *in,
         err = parts_parse(req, in, parts, &count);
     if (err == TY_OK && destination)
         err = settings_apply(req->arena, destination, &settings);
-    /* With a generation it is an older object, sent back whole, and so are its hashes. */
-    if (err == TY_OK && destination && !json_object_get(destination, "generation"))
-        err = declared_from_json(req->arena, destination, &declared);
     struct object_target target = {req->capture[0], req->capture[1], &c, &settings};
     if (err == TY_OK)
-        err =
-            objects_compose(g->objects, req->arena, &target, parts, count,
-                            declared.given & DECLARED_CRC32C ? &declared.crc32c : NULL, ret_object);
+        err = objects_compose(g->objects, req->arena, &target, parts, count, NULL, ret_object);
     return err;
 }
 

@@ -196,7 +196,10 @@ static void accept_burst(struct http_server *s, const struct source *src)
             close(fd);
             continue;
         }
-        if (s->mhd->MHD_add_connection(s->daemon, fd, (struct sockaddr *)&addr, len) != MHD_YES)
+        if (src->kind == SOURCE_TCP && s->tls_ready)
+            first_accept(s, fd, &addr, len);
+        else if (s->mhd->MHD_add_connection(s->daemon, fd, (struct sockaddr *)&addr, len) !=
+                 MHD_YES)
             atomic_fetch_sub(&s->live, 1); /* MHD has closed it */
     }
 }
@@ -214,6 +217,7 @@ static int64_t event_tick(struct http_server *s)
 {
     int64_t now = ty_boot_ms();
     int64_t wait = sooner(sweep_conns(s, now), sweep_lingering(s, now));
+    wait = sooner(wait, first_sweep(s, now));
     return sooner(wait, worker_tick(s, now));
 }
 
@@ -231,6 +235,8 @@ static void *event_main(void *arg)
                 (void)eventfd_read(src->fd, &ignored);
             } else if (src->kind == SOURCE_LINGER) {
                 linger_read(s, src);
+            } else if (src->kind == SOURCE_FIRST) {
+                first_ready(s, src);
             } else {
                 accept_burst(s, src);
             }

@@ -71,8 +71,8 @@ struct http_response {
     struct http_param *headers;             /* more of them; see http_header_add */
     struct http_source source;              /* used instead of `body` when `read` is set */
 };
-/* One more header; replaces the server's own Cache-Control. Memory is the request's. A value with a
- * control character is left out. */
+/* One more header; replaces the server's own Cache-Control. Memory is the request's. An empty
+ * value, or one with a control character, is left out. */
 void http_header_add(struct http_request *req, struct http_response *res, const char *name,
                      ty_str value);
 
@@ -136,6 +136,9 @@ struct http_server; /* thread-safe */
 TY_NODISCARD ty_err http_server_start(const struct ty_config *config, const char *socket_path,
                                       const struct http_router *router,
                                       struct http_server **ret_server);
+/* Speak TLS too, on the same TCP port: a connection whose first byte is a TLS record's. Both texts
+ * are PEM and copied. The TLS side is started at the first such connection. Once, at start. */
+void http_server_tls(struct http_server *s, ty_str certificate, ty_str key);
 int http_server_port(const struct http_server *s);
 void http_server_wake(struct http_server *s);
 void http_server_stats(struct http_server *s, struct http_stats *ret_stats);

@@ -29,9 +29,9 @@ enum {
     HTTP_RATE_GRACE_MS = 20000, /* a body or answer may take this long, */
     HTTP_RATE_BYTES_MS = 64,    /* and a millisecond more for each 64 bytes (64 KB/s) */
     HTTP_STACK_BYTES = 256 * 1024,
-    HTTP_STREAM_BYTES = 12 * 1024 * 1024, /* streamed bodies share this twice over, */
-    HTTP_STREAM_LEAST = 32 * 1024,        /* each getting at least this */
-    HTTP_STREAM_MOST = 256 * 1024,        /* and at most this */
+    HTTP_STREAM_BYTES = 6 * 1024 * 1024, /* streamed bodies share this twice over, */
+    HTTP_STREAM_LEAST = 32 * 1024,       /* each getting at least this */
+    HTTP_STREAM_MOST = 256 * 1024,       /* and at most this */
     HTTP_DISCARD_BYTES =
         256 * 1024 * 1024,         /* of a refused body, read so that the answer is heard */
     HTTP_SOURCE_BYTES = 64 * 1024, /* piece of an answer that is made while it is sent */
@@ -107,6 +107,7 @@ enum conn_phase { CONN_HEADERS, CONN_BODY, CONN_WORK, CONN_SEND, CONN_IDLE };
 struct conn {
     int fd; /* MHD's; valid while this is in the list */
     bool local;
+    bool tls;
     bool dropped; /* shut down by the sweep; MHD will notice */
     bool begun;   /* a request line has been read on it */
     bool ended;   /* the last sweep saw the client's end in this phase */
@@ -168,17 +169,23 @@ struct exchange_list {
 };
 
 /* A descriptor the event thread waits for. */
-enum source_kind { SOURCE_KICK, SOURCE_TCP, SOURCE_UNIX, SOURCE_LINGER };
+enum source_kind { SOURCE_KICK, SOURCE_TCP, SOURCE_UNIX, SOURCE_LINGER, SOURCE_FIRST };
 struct source {
     enum source_kind kind;
     int fd;
-    int64_t deadline_ms; /* SOURCE_LINGER */
+    int64_t deadline_ms;          /* SOURCE_LINGER, SOURCE_FIRST */
+    struct sockaddr_storage addr; /* SOURCE_FIRST: the peer's */
+    socklen_t addr_len;
     struct source *next;
 };
 
 struct http_server {
     const struct mhd *mhd;
     struct MHD_Daemon *daemon;
+    char *tls_certificate, *tls_key; /* NULL: plain only. Set before `tls_ready` */
+    atomic_bool tls_ready;
+    _Atomic(struct MHD_Daemon *) tls_daemon; /* made by the event thread; NULL until then */
+    struct source *first_wanted;             /* connections whose first byte has not come */
     const struct http_router *router;
     char *socket_path;
     int port;
@@ -211,6 +218,19 @@ struct http_server {
     atomic_size_t live;    /* connections given to MHD and not yet closed */
     size_t connection_limit;
 };
+
+/* server.c */
+TY_NODISCARD ty_err daemon_start(struct http_server *s, bool tls, struct MHD_Daemon **ret_daemon);
+
+/* first.c: plain or TLS, by the first byte; all on the event thread */
+/* Give an accepted connection to the side that speaks its language, now or when its first byte is
+ * there. */
+void first_accept(struct http_server *s, int fd, const struct sockaddr_storage *addr,
+                  socklen_t len);
+void first_ready(struct http_server *s, struct source *src);
+/* Close those that are overdue; returns ms until the next look, -1 if none waits. */
+int64_t first_sweep(struct http_server *s, int64_t now_ms);
+void first_clear(struct http_server *s);
 
 /* event.c */
 TY_NODISCARD ty_err event_start(struct http_server *s);

@@ -31,6 +31,7 @@ static struct conn *conn_new(struct http_server *s, struct MHD_Connection *mhd)
     c->fd = s->mhd->MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
     c->local = s->mhd->MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS)
                    ->client_addr->sa_family == AF_UNIX;
+    c->tls = s->mhd->MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_DAEMON)->daemon != s->daemon;
     c->phase = CONN_HEADERS;
     c->deadline_ms = ty_boot_ms() + s->header_timeout_ms;
     return c;
@@ -44,7 +45,7 @@ static void answer_not_http(const struct conn *c)
     char byte;
     struct tcp_info info = {0};
     socklen_t len = sizeof(info);
-    if (c->local || getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0)
+    if (c->local || c->tls || getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0)
         return;
     bool left =
         recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0; /* its end counts as a byte received */
@@ -103,6 +104,7 @@ void *request_begin(void *cls, const char *uri, struct MHD_Connection *mhd)
     x->conn->begun = true;
     x->req.arena = &x->arena;
     x->req.local_socket = x->conn->local;
+    x->req.tls = x->conn->tls;
     uint64_t id;
     ty_random(&id, sizeof(id));
     snprintf(x->req.id, sizeof(x->req.id), "%016" PRIx64, id);
@@ -169,7 +171,8 @@ static bool host_is_ours(ty_str host, int port, bool need_port)
 
 static bool origin_is_ours(ty_str origin, int port)
 {
-    ty_str scheme = TY_STR("http://");
+    ty_str plain = TY_STR("http://"), tls = TY_STR("https://");
+    ty_str scheme = ty_str_starts(origin, tls) ? tls : plain;
     return ty_str_starts(origin, scheme) &&
            host_is_ours(ty_str_drop(origin, scheme.len), port, true);
 }
@@ -260,7 +263,7 @@ static enum MHD_Result refuse(struct exchange *x, int status, ty_err err)
     x->close_after = true;
     x->step = STEP_ANSWER;
     answer_error(x, status, err);
-    if (x->has_body)
+    if (x->has_body && !x->conn->tls)
         event_linger(x->server, x->conn->fd);
     return answer_queue(x);
 }
@@ -309,6 +312,8 @@ enum MHD_Result refuse_now(struct exchange *x)
     s->stats.requests++;
     s->stats.errors_4xx++;
     pthread_mutex_unlock(&s->conn_lock);
+    if (x->conn->tls)
+        return MHD_NO; /* past MHD there is no way to say it */
     event_linger(s, x->conn->fd);
     answer_raw(x, x->conn->fd);
     return MHD_NO;

@@ -81,6 +81,8 @@ ty_str http_header(const struct http_request *req, const char *name)
 void http_header_add(struct http_request *req, struct http_response *res, const char *name,
                      ty_str value)
 {
+    if (value.len == 0)
+        return;
     for (size_t i = 0; i < value.len; i++) {
         unsigned char c = (unsigned char)value.ptr[i];
         if ((c < ' ' && c != '\t') || c == 0x7f)

@@ -160,6 +160,11 @@ static ty_err start_http(struct server *s)
     if (err == TY_OK)
         err = http_server_start(&s->config, ty_format(&s->arena, "%s/sock", s->data_dir), s->router,
                                 &s->http);
+    struct auth_certificate tls;
+    if (err == TY_OK)
+        err = auth_certificate_prepare(&s->arena, s->data_dir, &tls);
+    if (err == TY_OK)
+        http_server_tls(s->http, tls.certificate, tls.key);
     if (err == TY_OK)
         s->url = ty_format(&s->arena, "http://127.0.0.1:%d", http_server_port(s->http));
     return err;
