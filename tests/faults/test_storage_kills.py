@@ -54,8 +54,9 @@ class Worker:
     def compose(self, client, name):
         if len(self.mine[client]) > 3:
             parts = self.rng.sample(self.mine[client], 2)
-            if (client, name, *parts) not in self.given:
-                self.given.add((client, name, *parts))
+            made = (client, name, parts[0].value.pieces + parts[1].value.pieces)  # (a b) c is a (b c)
+            if made not in self.given:
+                self.given.add(made)
                 self.note(client, client.compose(f"composed/{name}", parts))
 
     def fresh(self, client, name):
