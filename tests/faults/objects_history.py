@@ -219,7 +219,7 @@ class Client:
             call.outcome = "acked"
         else:
             call.outcome = "refused"
-            if reply.status not in (404, 412, 429, 503):
+            if reply.status not in (404, 409, 412, 429, 503):  # 409: a move whose source was replaced meanwhile
                 self.history.complain(f"{call} was answered {reply}")
         if call.outcome == "acked" and call.kind == "write":
             made = reply.json.get("resource", reply.json)
