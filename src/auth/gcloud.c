@@ -157,6 +157,13 @@ static ty_err configuration_write(struct ty_arena *a, const char *path, const ch
     return properties_write(&p, path);
 }
 
+/* gcloud's own rule, a-z, 0-9 and "-", as far as it matters here: what ty_file_replace leaves when
+ * it is cut short ("config_default.0123.tmp") is none, or each start would add to its name. */
+static bool is_configuration(const char *name)
+{
+    return ty_str_starts(ty_str_of(name), TY_STR("config_")) && strchr(name, '.') == NULL;
+}
+
 /* The user's other configurations too: `gcloud config configurations activate` must not lead away.
  */
 static ty_err configurations_write(struct ty_arena *a, const char *client, const char *url,
@@ -169,8 +176,7 @@ static ty_err configurations_write(struct ty_arena *a, const char *client, const
     if (err == TY_OK && dir == NULL)
         return ty_fail_errno(errno, "cannot list '%s'", folder);
     for (struct dirent *e; err == TY_OK && (e = readdir(dir)) != NULL;)
-        if (ty_str_starts(ty_str_of(e->d_name), TY_STR("config_")) &&
-            strcmp(e->d_name, "config_default") != 0)
+        if (is_configuration(e->d_name) && strcmp(e->d_name, "config_default") != 0)
             err = configuration_write(a, ty_format(a, "%s/%s", folder, e->d_name), client, url,
                                       project, region);
     if (dir != NULL)

@@ -210,6 +210,18 @@ static void gcloud_other_configurations_come_here_too(void **state)
     assert_str(property(y, "api_endpoint_overrides", "ml"), "http://127.0.0.1:7575/");
 }
 
+/* A start that is killed while it writes one leaves such a file; the next must not write that too.
+ */
+static void gcloud_what_a_crash_left_is_no_configuration(void **state)
+{
+    struct yard *y = *state;
+    const char *left = "gcloud/configurations/config_default.0123456789abcdef.tmp";
+    assert_ok(auth_client_prepare(y->dir, URL, "trainyard", "us-central1"));
+    yard_write(y, left, "[core]\nproject = ha");
+    assert_ok(auth_client_prepare(y->dir, URL, "trainyard", "us-central1"));
+    assert_str(yard_read(y, left), "[core]\nproject = ha");
+}
+
 static const char *value_of(const struct auth_var *vars, size_t count, const char *name,
                             bool *ret_found)
 {
@@ -428,6 +440,8 @@ static const struct CMUnitTest tests[] = {
     YARD_TEST("env/of_a_job", env_of_a_job),
     YARD_TEST("gcloud/other_configurations_come_here_too",
               gcloud_other_configurations_come_here_too),
+    YARD_TEST("gcloud/what_a_crash_left_is_no_configuration",
+              gcloud_what_a_crash_left_is_no_configuration),
     YARD_TEST("gcloud/properties_are_set_and_unset", gcloud_properties_are_set_and_unset),
     YARD_TEST("env/no_google_host", env_no_google_host),
     YARD_TEST("env/unsets_what_would_lead_away", env_unsets_what_would_lead_away),

@@ -164,7 +164,8 @@ void ty_log(enum ty_log_level level, const char *event, const char *fmt, ...) TY
  *
  * TY_CRASH=[role:]n   SIGKILLs the process at its nth step (role default: server)
  * TY_FAULT=op:n[+]    fails the nth step of kind op with EIO (op:n+: that and every later one);
- *                     op is write, sync, rename, commit or fork; "enospc-write:n+" gives ENOSPC
+ *                     op is write, sync, rename, commit or fork; "enospc-write:n+" gives ENOSPC,
+ *                     "short-write:n" does so after half of the bytes
  * TY_STEPS=file       appends "role count" at exit (how many steps there were)
  * TY_CLOCK=file       its first 8 bytes, an int64 of nanoseconds, are added to the wall clock */
 enum ty_op { TY_OP_WRITE, TY_OP_SYNC, TY_OP_RENAME, TY_OP_COMMIT, TY_OP_FORK, TY_OP_COUNT };

@@ -34,25 +34,45 @@ static ty_err source_open(struct objects *o, struct ty_arena *a, struct object_r
     return err;
 }
 
+static uint64_t source_claim(const struct change *x)
+{
+    return x->source ? name_hash(x->bucket, x->source->object.name) : 0;
+}
+
+static ty_err names_claim(const struct change *x)
+{
+    return claim_take(x->o, name_hash(x->bucket, x->row.object.name), source_claim(x));
+}
+
+static void names_release(const struct change *x)
+{
+    claim_release(x->o, name_hash(x->bucket, x->row.object.name), source_claim(x));
+}
+
+/* Commit, and give the result back. The names are claimed. */
+static ty_err commit_claimed(struct change *x, struct object *ret_object)
+{
+    ty_err err = change_commit(x);
+    if (err != TY_OK)
+        return err;
+    *ret_object = x->row.object;
+    ret_object->bucket = ty_str_dup(x->arena, x->bucket);
+    ret_object->name = ty_str_dup(x->arena, x->row.object.name);
+    ret_object->settings = settings_dup(x->arena, &x->row.object.settings);
+    return TY_OK;
+}
+
 /* Fill the change's row from its staged file, commit, and give the result back. */
 static ty_err derive_commit(struct change *x, char stage[STAGE_BYTES], int fd,
                             struct object *ret_object)
 {
     x->row.stage = ty_str_of(stage);
-    ty_err err = fd >= 0 ? stage_seal(fd, &x->row) : TY_OK;
-    uint64_t claim = name_hash(x->bucket, x->row.object.name);
-    uint64_t other = x->source ? name_hash(x->bucket, x->source->object.name) : 0;
+    ty_err err = stage_seal(fd, &x->row);
     if (err == TY_OK)
-        err = claim_take(x->o, claim, other);
+        err = names_claim(x);
     if (err == TY_OK) {
-        err = change_commit(x);
-        claim_release(x->o, claim, other);
-    }
-    if (err == TY_OK) {
-        *ret_object = x->row.object;
-        ret_object->bucket = ty_str_dup(x->arena, x->bucket);
-        ret_object->name = ty_str_dup(x->arena, x->row.object.name);
-        ret_object->settings = settings_dup(x->arena, &x->row.object.settings);
+        err = commit_claimed(x, ret_object);
+        names_release(x);
     }
     return err;
 }
@@ -104,6 +124,24 @@ ty_err objects_copy(struct objects *o, struct ty_arena *a, struct object_ref sou
 
 /* ---- move and restore ---- */
 
+/* A link changes its file's ctime, and one that comes to nothing must not make the source look
+ * changed: its row is told beforehand. */
+static ty_err unwatch_fn(struct db_conn *c, void *arg)
+{
+    const struct row *source = arg;
+    struct db_stmt *s;
+    ty_err err = db_prepare(
+        c, "UPDATE object SET ctime_ns = ?4 WHERE bucket = ?1 AND name = ?2 AND generation = ?3",
+        &s);
+    if (err != TY_OK)
+        return err;
+    db_bind_i64(s, 1, source->bucket_id);
+    db_bind_str(s, 2, source->object.name);
+    db_bind_i64(s, 3, source->object.generation);
+    db_bind_i64(s, 4, CTIME_LINKED);
+    return db_run(s);
+}
+
 /* A second name for the source's file, in staging/. Its folder is synced: the link must be there
  * when the row is. */
 static ty_err stage_link(struct objects *o, int fd, const struct row *from, struct row *row,
@@ -139,14 +177,50 @@ static ty_err keeps_fn(struct db_conn *c, void *arg)
     return bucket_find(c, x->arena, x->bucket, &x->b);
 }
 
-/* `from` goes and the target comes, in one commit. `share`: by a link to the same file; a source
- * that is kept as an old generation must have bytes of its own. */
+/* The target is a link to the source's file. The names are claimed from before there is a link, so
+ * that nobody holds its file against its row meanwhile. */
+static ty_err transfer_link(struct change *x, int fd, char stage[STAGE_BYTES],
+                            struct object *ret_object)
+{
+    ty_err err = names_claim(x);
+    if (err != TY_OK)
+        return err;
+    if (!x->source_old)
+        err = db_write(x->o->db, unwatch_fn, x->source);
+    if (err == TY_OK)
+        err = stage_link(x->o, fd, x->source, &x->row, stage);
+    x->row.stage = ty_str_of(stage);
+    if (err == TY_OK)
+        err = commit_claimed(x, ret_object);
+    if (err != TY_OK)
+        stage_remove(x->o, x->row.stage);
+    names_release(x);
+    return err;
+}
+
+/* The target is a copy: the source is kept as an old generation, with bytes of its own. */
+static ty_err transfer_copy(struct change *x, int fd, char stage[STAGE_BYTES],
+                            struct object *ret_object)
+{
+    int out;
+    ty_err err = stage_create(x->o, stage, &out);
+    if (err != TY_OK)
+        return err;
+    err = file_copy(fd, 0, x->source->object.size, out);
+    if (err == TY_OK)
+        err = derive_commit(x, stage, out, ret_object);
+    if (err != TY_OK)
+        stage_remove(x->o, ty_str_of(stage));
+    close(out);
+    return err;
+}
+
+/* `from` goes and the target comes, in one commit. `share`: by a link to the same file. */
 static ty_err transfer(struct objects *o, struct ty_arena *a, struct row *from, bool old,
                        bool share, int fd, const struct object_target *target,
                        struct object *ret_object)
 {
     char stage[STAGE_BYTES] = "";
-    int out = -1;
     struct change x = {.o = o,
                        .arena = a,
                        .bucket = target->bucket,
@@ -157,20 +231,9 @@ static ty_err transfer(struct objects *o, struct ty_arena *a, struct row *from, 
                        .source = from,
                        .source_old = old};
     take_hashes(&x.row.object, &from->object);
-    ty_err err;
-    if (share && (from->place == PLACE_NICE || from->place == PLACE_ODD))
-        err = stage_link(o, fd, from, &x.row, stage);
-    else
-        err = stage_create(o, stage, &out);
-    if (err == TY_OK && out >= 0)
-        err = file_copy(fd, 0, from->object.size, out);
-    if (err == TY_OK)
-        err = derive_commit(&x, stage, out, ret_object);
-    if (err != TY_OK)
-        stage_remove(o, ty_str_of(stage));
-    if (out >= 0)
-        close(out);
-    return err;
+    bool link = share && (from->place == PLACE_NICE || from->place == PLACE_ODD);
+    return link ? transfer_link(&x, fd, stage, ret_object)
+                : transfer_copy(&x, fd, stage, ret_object);
 }
 
 ty_err objects_move(struct objects *o, struct ty_arena *a, struct object_ref source,

@@ -53,13 +53,16 @@ enum place {
     PLACE_NONE = 3, /* no bytes, nowhere: what was a folder and is kept */
 };
 
+/* A move has made, or is about to make, a second link to the file: its ctime tells nothing. */
+enum { CTIME_LINKED = -1 };
+
 struct row {
     int64_t bucket_id;
     struct object object; /* .bucket is not in the row: set by who reads it */
     enum place place;
     ty_str stage; /* empty: settled. "-": the file may still be at its nice place. Else its name in
                      staging/, where it may still be */
-    int64_t ino, ctime_ns; /* ctime 0: not known yet (a rename changes it) */
+    int64_t ino, ctime_ns; /* ctime 0: not known yet (a rename changes it); or CTIME_LINKED */
 };
 
 struct bucket_row {

@@ -76,7 +76,7 @@ static bool row_is_file(const struct row *row, int fd)
     /* Only at its nice place has anybody else had it; elsewhere our own renames change its ctime.
      */
     return same &&
-           (row->place != PLACE_NICE || row->ctime_ns == 0 || row->ctime_ns == seen.ctime_ns);
+           (row->place != PLACE_NICE || row->ctime_ns <= 0 || row->ctime_ns == seen.ctime_ns);
 }
 
 /* ---- hashes of a file that we did not write ---- */

@@ -1,7 +1,7 @@
 /* recover.c -- what a start does before anybody calls.
  *
- * Renames and removals whose commit was made and whose file was not moved are done (settle). Then
- * what no row names goes: staged files, bytes of buckets that are gone, empty folders of theirs. A
+ * What no row names goes: staged files, bytes of buckets that are gone, empty folders of theirs.
+ * Renames and removals whose commit was made and whose file was not moved are done (settle). A
  * folder of buckets/ that has files and no row is somebody else's: it is left alone, and said. */
 #include "objects/objects_int.h"
 
@@ -85,14 +85,16 @@ static ty_err make_folders_fn(struct db_conn *c, void *arg)
 
 ty_err recover(struct objects *o)
 {
-    if (settle(o) !=
-        TY_OK) /* a full disk: what is there can be read, and the thread goes on trying */
-        log_warn("objects.recover", "error=\"%s\"", ty_err_message());
+    /* First, because a stray can be a second link to a row's file, whose ctime settling writes
+     * down. */
     ty_err err = each_stray(o, o->staging_fd,
                             "SELECT 1 FROM object WHERE stage = ?1 AND stage <> '' UNION ALL "
                             "SELECT 1 FROM old WHERE stage = ?1 AND stage <> '' UNION ALL "
                             "SELECT 1 FROM session WHERE id = ?1 AND done = 0",
                             drop_staged);
+    if (err == TY_OK && settle(o) != TY_OK)
+        /* a full disk: what is there can be read, and the thread goes on trying */
+        log_warn("objects.recover", "error=\"%s\"", ty_err_message());
     if (err == TY_OK)
         err = each_stray(o, o->odd_fd, "SELECT 1 FROM bucket WHERE name = ?1", drop_odd);
     if (err == TY_OK)

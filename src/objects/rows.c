@@ -330,7 +330,7 @@ enum verdict row_judge(const struct row *row, const struct seen *seen)
         return VERDICT_GONE;
     bool same = row->ino == seen->ino && row->object.size == seen->size &&
                 row->object.mtime_ns == seen->mtime_ns &&
-                (row->ctime_ns == 0 || row->ctime_ns == seen->ctime_ns);
+                (row->ctime_ns <= 0 || row->ctime_ns == seen->ctime_ns);
     return same ? VERDICT_SAME : VERDICT_CHANGED;
 }
 

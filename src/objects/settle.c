@@ -186,9 +186,9 @@ static ty_err settle_write(struct db_conn *c, const struct unsettled *u)
     ty_err err = db_prepare(
         c,
         u->old ? "UPDATE old SET stage = '', ctime_ns = ?5 WHERE bucket = ?1 AND name = ?2 AND "
-                 "generation = ?3 AND stage = ?4"
+                 "generation = ?3 AND stage = ?4 AND ctime_ns = ?6"
                : "UPDATE object SET stage = '', ctime_ns = ?5 WHERE bucket = ?1 AND name = ?2 AND "
-                 "generation = ?3 AND stage = ?4",
+                 "generation = ?3 AND stage = ?4 AND ctime_ns = ?6",
         &s);
     if (err != TY_OK)
         return err;
@@ -197,6 +197,7 @@ static ty_err settle_write(struct db_conn *c, const struct unsettled *u)
     db_bind_i64(s, 3, u->row.object.generation);
     db_bind_str(s, 4, u->row.stage);
     db_bind_i64(s, 5, u->ctime_ns);
+    db_bind_i64(s, 6, u->row.ctime_ns); /* a link made since we looked has changed it: next time */
     return db_run(s);
 }
 

@@ -564,6 +564,36 @@ static void move_is_one_commit(void **state)
     fixture_close(&f);
 }
 
+static int64_t generation_of(struct fixture *f, const char *name)
+{
+    struct object object;
+    assert_ok(objects_get(f->o, &f->a, ref_of(name), NULL, &object));
+    return object.generation;
+}
+
+/* It has made a link to the source's file by then, which changes its ctime. */
+static void refused_move_leaves_its_source_as_it_was(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    struct object moved;
+    struct object_conditions absent = {.given = OBJECTS_IF_GENERATION};
+    struct object_target target = {.bucket = BUCKET, .name = TY_STR("b"), .conditions = &absent};
+    int64_t was = put(&f, "a", "bytes").generation;
+    put(&f, "b", "old");
+    for (int settled = 0; settled < 2; settled++) {
+        assert_err(TY_FAILED_PRECONDITION,
+                   objects_move(f.o, &f.a, ref_of("a"), NULL, &target, &moved));
+        assert_int_equal(generation_of(&f, "a"), was);
+        assert_ok(settle(f.o));
+        assert_int_equal(generation_of(&f, "a"), was);
+    }
+    fixture_reopen(&f);
+    assert_int_equal(generation_of(&f, "a"), was);
+    fixture_close(&f);
+}
+
 static void compose_joins(void **state)
 {
     (void)state;
@@ -642,6 +672,7 @@ static const struct CMUnitTest tests[] = {
     TEST("lifecycle/deletes_by_rule", lifecycle_deletes_by_rule),
     TEST("copy/takes_bytes_and_settings", copy_takes_bytes_and_settings),
     TEST("move/is_one_commit", move_is_one_commit),
+    TEST("move/refused_leaves_its_source_as_it_was", refused_move_leaves_its_source_as_it_was),
     TEST("compose/joins", compose_joins),
     TEST("generation/grows_when_the_clock_goes_back", generations_grow_when_the_clock_goes_back),
 };
