@@ -66,7 +66,7 @@ void doctor_containers(struct doctor *d)
     ty_err err = container_engine_find(d->c->arena, d->config.container_engine, d->c->data_dir, &e);
     if (err != TY_OK) {
         doctor_found(d, DOCTOR_NOTE, "containers",
-                     "%s. %s, for jobs with images. Image 'host' and Python packages need none",
+                     "%s. %s. Only jobs with images need one, not image 'host' and Python packages",
                      ty_err_message(),
                      container_engine_advice(d->c->arena, d->config.container_engine));
         return;

@@ -279,11 +279,13 @@ static ty_err podman_try(struct ty_arena *a, const struct container_engine *e, c
     return err;
 }
 
-/* The first way that works: with limits if there is one, else without. */
+/* The first way that works: with limits if there is one, else without. The reason is the first
+ * way's, the plain command line: what the user would be told, too. */
 static ty_err podman_try_all(struct ty_arena *a, struct container_engine *e, const char *folder,
                              bool runc, const char **ret_reason)
 {
     ty_err err = TY_FAILED_PRECONDITION;
+    const char *reason = "";
     for (int limits = 1; limits >= 0; limits--)
         for (size_t i = 0; i < TY_COUNT(podman_ways); i++) {
             const struct way *way = &podman_ways[i];
@@ -291,7 +293,9 @@ static ty_err podman_try_all(struct ty_arena *a, struct container_engine *e, con
                 continue;
             way_options(a, way, e);
             e->limits = limits;
-            err = podman_try(a, e, folder, ret_reason);
+            err = podman_try(a, e, folder, &reason);
+            if (err != TY_OK && **ret_reason == '\0')
+                *ret_reason = reason;
             if (err == TY_OK || err == TY_DEADLINE_EXCEEDED)
                 return err;
         }
