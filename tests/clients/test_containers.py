@@ -210,6 +210,17 @@ def test_output_folder(container_yard, images, tmp_path):
     assert (tmp_path / "out:put" / "model" / "model").read_text() == "weights\n"
 
 
+def test_buckets_are_at_gcs(container_yard, images):
+    """The chief has the model's folder, a worker one of its own in its place."""
+    yard = container_yard
+    assert yard.call("POST", "/storage/v1/b?project=p", {"name": "in-containers"}).status == 200
+    script = "echo $TRAINYARD_REPLICA >/gcs/in-containers/out/model/who; cat /gcs/in-containers/out/model/who; echo $AIP_MODEL_DIR; "
+    name, _ = run(yard, shell(images, script + "until [ -e /gcs/in-containers/out/model/workertemp_1/who ]; do sleep 0.2; done"),
+                  shell(images, script + "sleep 60"), baseOutputDirectory={"outputUriPrefix": "gs://in-containers/out"})
+    assert "gs://in-containers/out/model/" in yard.lines(name) and "1-0" in yard.lines(name), yard.lines(name)
+    assert (yard.data / "buckets" / "in-containers" / "out" / "model" / "who").read_text() == "0-0\n"
+
+
 def test_exit_status_is_the_programs(container_yard, images):
     name, job = run(container_yard, shell(images, "echo reason; exit 3"), state="JOB_STATE_FAILED")
     assert job["error"]["code"] == 3 and "non-zero status of 3" in job["error"]["message"] and "reason" in job["error"]["message"]
