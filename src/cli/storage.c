@@ -83,6 +83,8 @@ static const struct {
     TEXT(NULL, "location", location),
     TEXT("buckets create", "l", location),
     TEXT(NULL, "default-storage-class", storage_class),
+    TEXT(NULL, "storage-class", storage_class),
+    TEXT("cp", "s", storage_class),
 #undef ON
 #undef TEXT
 };

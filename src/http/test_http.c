@@ -390,6 +390,56 @@ static void reply_has_ceilings(void **state)
     ty_buf_clear(&b);
 }
 
+/* What an exchange gets of a reply. */
+struct seen {
+    int64_t bytes;
+    int headers;
+    ty_err answer;
+};
+
+static void see_header(void *arg, ty_str name, ty_str value)
+{
+    (void)name;
+    ((struct seen *)arg)->headers += value.len > 0;
+}
+
+static ty_err see_bytes(void *arg, ty_str bytes)
+{
+    struct seen *s = arg;
+    s->bytes += (int64_t)bytes.len;
+    return s->answer;
+}
+
+/* A body that goes elsewhere has no ceiling; an error's body is kept; what the taker says ends it.
+ */
+static void reply_in_pieces(void **state)
+{
+    (void)state;
+    struct seen seen = {0};
+    struct reply_parser p;
+    size_t left;
+    reply_parser_init(&p, false);
+    p.header = see_header;
+    p.sink = see_bytes;
+    p.header_arg = p.sink_arg = &seen;
+    assert_ok(feed(&p,
+                   TY_STR("HTTP/1.1 200 OK\r\nX-A: b\r\nContent-Length: 99999999999\r\n\r\nabc"), 7,
+                   &left));
+    assert_int_equal(seen.bytes, 3);
+    assert_int_equal(seen.headers, 2);
+    assert_int_equal(p.body.len, 0);
+    seen.answer = TY_CANCELLED;
+    assert_err(TY_CANCELLED, feed(&p, TY_STR("def"), 3, &left));
+    reply_parser_clear(&p);
+
+    reply_parser_init(&p, false);
+    p.sink = see_bytes;
+    p.sink_arg = &seen;
+    assert_ok(feed(&p, TY_STR("HTTP/1.1 404 No\r\nContent-Length: 3\r\n\r\nabc"), 5, &left));
+    assert_str(ty_buf_str(&p.body), "abc");
+    reply_parser_clear(&p);
+}
+
 static void reply_cut_short(void **state)
 {
     (void)state;
@@ -458,6 +508,7 @@ static const struct CMUnitTest tests[] = {
     TEST("reply/framings", reply_framings),
     TEST("reply/refuses", reply_refuses),
     TEST("reply/has_ceilings", reply_has_ceilings),
+    TEST("reply/in_pieces", reply_in_pieces),
     TEST("reply/cut_short", reply_cut_short),
     TEST("reply/fail_takes_the_servers_words", reply_fail_takes_the_servers_words),
     TEST("client/urls", client_urls),

@@ -9,6 +9,7 @@ struct lister {
     bool du;
     bool newline; /* before the next folder's heading */
     int64_t objects, bytes, folders;
+    int64_t total; /* of words that were summed up already */
     json_t *found; /* for --json; NULL: print */
 };
 
@@ -240,6 +241,7 @@ static ty_err show_word(struct lister *l, const char *word, bool several, bool *
         while (text.len > 5 && ty_str_ends(text, TY_STR("/")))
             text.len--;
         line_size(l, l->bytes, ty_cstr(l->s->arena, text));
+        l->total += l->bytes;
         l->bytes = 0;
     }
     return err;
@@ -270,6 +272,8 @@ static int list_words(struct storage *s, const struct storage_options *o, char *
         err = show_word(&l, words[i], count > 1, &any);
         missing |= !any;
     }
+    if (err == TY_OK && du && o->total)
+        line_size(&l, l.total + l.bytes, "total");
     bool one = count == 1 && strcmp(words[0], "gs://") == 0;
     if (err == TY_OK && l.found != NULL)
         storage_print_value(s, l.found);

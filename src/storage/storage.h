@@ -23,14 +23,13 @@ enum { STORAGE_OK = 0, STORAGE_FAILED = 1, STORAGE_USAGE = 2 };
 struct storage_options {
     bool recursive, no_clobber, all_versions, continue_on_error, force, dry_run, summarize;
     bool list_long, list_full, human, self_only, buckets_only, etag, json;
-    bool delete_extra, compare_checksums, update_only, skip_links, print_version;
+    bool delete_extra, compare_checksums, update_only, skip_links;
     bool gzip_all, cat_headers, hex, only_md5, only_crc32c, stdin_names, total;
     const char *gzip_extensions; /* txt,html */
     const char *location, *storage_class, *project, *uniform;
     const char *range;
     const char *content_type, *cache_control, *content_encoding;
     const char *exclude;
-    const char *format;   /* json, or NULL */
     const char **headers; /* "Name:value", for cp and setmeta */
     size_t header_count;
 };

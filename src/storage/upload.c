@@ -113,6 +113,8 @@ static json_t *metadata_make(struct upload *u)
         json_object_set_new(object, "contentEncoding", json_string("gzip"));
         json_object_set_new(object, "cacheControl", json_string("no-transform"));
     }
+    if (u->o->storage_class != NULL)
+        json_object_set_new(object, "storageClass", json_string(u->o->storage_class));
     if (u->o->cache_control != NULL)
         json_object_set_new(object, "cacheControl", json_string(u->o->cache_control));
     if (u->o->content_encoding != NULL)

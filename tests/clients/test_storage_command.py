@@ -294,6 +294,36 @@ def test_json_for_programs(run, bucket):
     assert run("buckets", "describe", bucket, "--format=value(name)").stdout.strip() == bucket.removeprefix("gs://")
 
 
+def test_a_bar_on_a_terminal_and_none_in_a_log(run, bucket, place, shared_yard):
+    pattern_file(place / "big.bin", 30_000_000)
+    ours, theirs = os.openpty()
+    text = b""
+
+    def drain():
+        nonlocal text
+        try:
+            while data := os.read(ours, 65536):
+                text += data
+        except OSError:
+            pass
+    reader = threading.Thread(target=drain)
+    reader.start()
+    result = subprocess.run([BINARY, "storage", "cp", "big.bin", bucket], cwd=place, env=shared_yard.client_environment(),
+                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=theirs, timeout=60)
+    os.close(theirs)
+    reader.join(10)
+    os.close(ours)
+    assert result.returncode == 0 and result.stdout == b""
+    assert re.search(rb"\[1/1 files\]\[ *28\.6 MiB/ *28\.6 MiB\] 100% Done  [\d.]+ MiB/s", text), text[-300:]
+    assert "Done" not in run("cp", "big.bin", f"{bucket}/again").stderr
+
+
+def test_sums(run, bucket):
+    run("cp", "-r", "d", bucket)
+    lines = [line.split() for line in run("du", "-s", "-c", f"{bucket}/d", f"{bucket}/d/sub").stdout.splitlines()]
+    assert lines == [["9", f"{bucket}/d"], ["4", f"{bucket}/d/sub"], ["13", "total"]]
+
+
 # ---- large files and interruptions ----
 
 def test_a_large_file_goes_and_comes(run, bucket, place):
