@@ -331,7 +331,7 @@ static ty_err write_all(struct take *t)
     if (err == TY_OK)
         err = store_copy(t->data_dir, t->work); /* B1 */
     if (err == TY_OK)
-        err = objects_copy(t->data_dir, t->work); /* B6 */
+        err = objects_rows_copy(t->data_dir, t->work); /* B6 */
     if (err == TY_OK)
         err = store_open(t->work, &t->rows);
     if (err == TY_OK)

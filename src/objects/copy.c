@@ -6,7 +6,7 @@
  * changed while the backup was taken: that is left to the usual look at the disk. */
 #include "objects/objects_int.h"
 
-ty_err objects_copy(const char *data_dir, const char *to_dir)
+ty_err objects_rows_copy(const char *data_dir, const char *to_dir)
 {
     struct ty_arena a = {0};
     const char *from = ty_format(&a, "%s/objects.db", data_dir);

@@ -68,7 +68,7 @@ TY_NODISCARD ty_err objects_open(const char *data_dir, struct objects **ret_obje
 void objects_close(struct objects *o); /* nobody may be inside a call. NULL is fine */
 
 /* A copy of the rows, of one moment, whoever works with them; nothing where there are none. */
-TY_NODISCARD ty_err objects_copy(const char *data_dir, const char *to_dir);
+TY_NODISCARD ty_err objects_rows_copy(const char *data_dir, const char *to_dir);
 /* Rows and files were put into this folder from copies (a backup): make them belong together again.
  * Before anybody opens it. */
 TY_NODISCARD ty_err objects_restored(const char *data_dir);
