@@ -46,10 +46,25 @@ static ty_err who(struct http_request *req, struct http_response *res, void *ctx
     return TY_OK;
 }
 
+static atomic_int pieces; /* of streamed bodies that reached their handler */
+
+static ty_err piece(struct http_request *req, struct http_response *res, void *ctx)
+{
+    (void)req;
+    (void)res;
+    (void)ctx;
+    pieces++;
+    return TY_OK;
+}
+
 static const struct http_route rows[] = {
     {HTTP_GET, "/who", who},
     {HTTP_POST, "/who", who},
     {HTTP_GET, "/v1/{x}/projects/{project}/jobs", who},
+};
+static const struct http_route streamed[] = {
+    {HTTP_POST, "/pieces", who},
+    {HTTP_POST, "/pieces/{project}", who},
 };
 
 static int yard_open(void **state)
@@ -58,9 +73,12 @@ static int yard_open(void **state)
     ty_config_init(&yard.config, &yard.arena);
     yard.config.listen = (char *)"127.0.0.1:0";
     yard.config.workers = 2;
-    struct http_routes table = {.rows = rows, .count = TY_COUNT(rows)};
+    struct http_routes tables[] = {
+        {.rows = rows, .count = TY_COUNT(rows)},
+        {.rows = streamed, .count = TY_COUNT(streamed), .body = piece},
+    };
     struct http_tokens tokens = {.made = made, .live = live};
-    if (http_router_new(&table, 1, &yard.router) != TY_OK)
+    if (http_router_new(tables, TY_COUNT(tables), &yard.router) != TY_OK)
         return -1;
     return http_server_start(&yard.config, NULL, yard.router, &tokens, &yard.server) == TY_OK ? 0
                                                                                               : -1;
@@ -233,6 +251,39 @@ static void foreign_has_its_project(void **state)
     assert_has(out, "project 'other'");
 }
 
+/* A body in pieces is not begun before it is known whose it is. */
+static void foreign_bodies_in_pieces(void **state)
+{
+    (void)state;
+    need_root();
+    uint64_t before = refusals();
+    pieces = 0;
+    assert_string_equal(converse_as_nobody("POST /pieces HTTP/1.1\r\n" HEAD WITH(
+                            "over1") "Content-Length: 3\r\n\r\nabc"),
+                        "");
+    assert_int_equal(refusals(), before + 1);
+    assert_has(converse_as_nobody("POST /pieces/other HTTP/1.1\r\n" HEAD WITH(
+                   "good1") "Content-Length: 3\r\n\r\nabc"),
+               "HTTP/1.1 403");
+    assert_int_equal(pieces, 0);
+    assert_has(converse_as_nobody("POST /pieces/mine HTTP/1.1\r\n" HEAD WITH(
+                   "good1") "Content-Length: 3\r\n\r\nabc"),
+               "foreign 7/2/1-3 good1");
+    assert_int_equal(pieces, 1);
+}
+
+/* It is closed at its first byte, long before its time is over. */
+static void foreign_tls_is_closed(void **state)
+{
+    (void)state;
+    need_root();
+    uint64_t before = refusals();
+    int64_t start_ms = ty_boot_ms();
+    assert_string_equal(converse_as_nobody("\x16\x03\x01"), "");
+    assert_int_equal(refusals(), before + 1);
+    print_message("closed after %d ms\n", (int)(ty_boot_ms() - start_ms));
+}
+
 /* Whoever sends nothing, or too little, is closed at its time, and places come free again. */
 static void silent_ones_are_closed(void **state)
 {
@@ -258,6 +309,8 @@ static const struct CMUnitTest tests[] = {
     TEST("foreign/needs_a_live_one", foreign_needs_a_live_one),
     TEST("foreign/each_request_needs_it", each_request_needs_it),
     TEST("foreign/has_its_project", foreign_has_its_project),
+    TEST("foreign/bodies_in_pieces", foreign_bodies_in_pieces),
+    TEST("foreign/tls_is_closed", foreign_tls_is_closed),
     TEST("foreign/silent_ones_are_closed", silent_ones_are_closed),
     TEST("foreign/places_are_given_back", places_are_given_back),
 };

@@ -273,7 +273,60 @@ static void many_change_the_same_names(void **state)
     fixture_close(&f);
 }
 
+/* As a backup and its restoring do: other inodes, times to the second. */
+static void disk_copied_files_are_the_same_objects(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct object nice, odd, after;
+    ty_str bytes;
+    fixture_open(&f);
+    nice = put(&f, "a/b", "nice");
+    odd = put(&f, "a//b", "odd");
+    put(&f, "changed", "before");
+    fixture_reopen(&f); /* all of it settled */
+    const char *to = ty_format(&f.a, "%s.copy", f.dir);
+    assert_ok(ty_mkdirs(to, 0700));
+    assert_ok(objects_rows_copy(f.dir, to));
+    objects_close(f.o);
+    const char *command =
+        ty_format(&f.a,
+                  "set -e; cd %s; cp -r buckets odd staging %s; find buckets odd -type f | while "
+                  "read -r p; do touch -d @$(stat -c %%Y \"$p\") \"%s/$p\"; done; echo longer > "
+                  "%s/buckets/data/changed",
+                  f.dir, to, to, to);
+    assert_int_equal(system(command), 0);
+    assert_ok(objects_restored(to));
+    assert_ok(objects_open(to, &f.o));
+    assert_ok(try_read(&f, ref_of("a/b"), &after, &bytes));
+    assert_int_equal(after.generation, nice.generation);
+    assert_string_equal(bytes.ptr, "nice");
+    assert_ok(try_read(&f, ref_of("a//b"), &after, &bytes));
+    assert_int_equal(after.generation, odd.generation);
+    assert_string_equal(bytes.ptr, "odd");
+    assert_holds(&f, "changed", "longer\n");
+    objects_close(f.o);
+    assert_ok(ty_remove_tree(AT_FDCWD, to));
+    assert_ok(objects_open(f.dir, &f.o));
+    fixture_close(&f);
+}
+
+static void disk_nothing_to_copy(void **state)
+{
+    (void)state;
+    struct fixture f;
+    folder_make(&f);
+    const char *to = ty_format(&f.a, "%s.copy", f.dir);
+    assert_ok(ty_mkdirs(to, 0700));
+    assert_ok(objects_rows_copy(f.dir, to));
+    assert_ok(objects_restored(to));
+    assert_int_equal(rmdir(to), 0); /* still empty */
+    fixture_close(&f);
+}
+
 static const struct CMUnitTest tests[] = {
+    TEST("disk/copied_files_are_the_same_objects", disk_copied_files_are_the_same_objects),
+    TEST("disk/nothing_to_copy", disk_nothing_to_copy),
     TEST("disk/new_file_is_an_object", disk_new_file_is_an_object),
     TEST("disk/change_is_a_generation", disk_change_is_a_generation),
     TEST("disk/removal_is_seen", disk_removal_is_seen),
