@@ -1,6 +1,8 @@
 /* buckets.c -- buckets create, delete, list and describe; gsutil's mb and rb. */
 #include "storage/storage_int.h"
 
+#include <strings.h>
+
 static ty_err bucket_url(struct storage *s, const char *word, struct storage_url *ret_url)
 {
     ty_err err = storage_url_parse(ty_str_of(word), s->style, ret_url);
@@ -19,14 +21,33 @@ static ty_err bucket_url(struct storage *s, const char *word, struct storage_url
     return TY_OK;
 }
 
-static json_t *bucket_body(const struct storage_options *o, ty_str name)
+/* gsutil writes classes in small letters, and has short names for them. */
+static const char *class_of(struct storage *s, const char *given)
+{
+    static const struct {
+        const char *name, *class;
+    } short_names[] = {{"s", "standard"},  {"std", "standard"},
+                       {"nl", "nearline"}, {"cl", "coldline"},
+                       {"a", "archive"},   {"dra", "durable_reduced_availability"}};
+    if (s->style == STORAGE_GCLOUD)
+        return given;
+    for (size_t i = 0; i < TY_COUNT(short_names); i++)
+        if (strcasecmp(given, short_names[i].name) == 0)
+            return short_names[i].class;
+    char *lower = ty_cstr(s->arena, ty_str_of(given));
+    for (char *p = lower; *p != '\0'; p++)
+        *p = *p >= 'A' && *p <= 'Z' ? (char)(*p + 32) : *p;
+    return lower;
+}
+
+static json_t *bucket_body(struct storage *s, const struct storage_options *o, ty_str name)
 {
     json_t *body = json_object();
     json_object_set_new(body, "name", json_stringn(name.ptr, name.len));
     if (o->location != NULL)
         json_object_set_new(body, "location", json_string(o->location));
     if (o->storage_class != NULL)
-        json_object_set_new(body, "storageClass", json_string(o->storage_class));
+        json_object_set_new(body, "storageClass", json_string(class_of(s, o->storage_class)));
     if (o->uniform != NULL)
         json_object_set_new(body, "iamConfiguration",
                             json_pack("{s{sb}}", "uniformBucketLevelAccess", "enabled",
@@ -42,7 +63,7 @@ static ty_err bucket_create(struct storage_conn *c, const struct storage_options
     ty_buf_init(&b, 4096);
     ty_buf_addz(&b, "/storage/v1/b?projection=noAcl");
     storage_query_add(&b, "project", ty_str_of(o->project != NULL ? o->project : s->project));
-    json_t *body = bucket_body(o, url->bucket);
+    json_t *body = bucket_body(s, o, url->bucket);
     c->bucket = url->bucket;
     storage_note(s, "Creating gs://" TY_STR_FMT "/...\n", TY_STR_ARG(url->bucket));
     ty_err err = storage_call(c, HTTP_POST, b.ptr, body, NULL);

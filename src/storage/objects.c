@@ -100,7 +100,8 @@ static const char *hash_shown(struct ty_arena *a, const struct storage_options *
     if (!o->hex)
         return ty_cstr(a, base64);
     char *text = (char *)hex_of(a, base64);
-    for (char *p = text; style == STORAGE_GCLOUD && *p != '\0'; p++)
+    bool small = style == STORAGE_GCLOUD || base64.len > 8; /* gsutil: only CRC32C in capitals */
+    for (char *p = text; small && *p != '\0'; p++)
         *p = *p >= 'A' && *p <= 'F' ? (char)(*p + 32) : *p;
     return text;
 }

@@ -430,9 +430,9 @@ def normal(text):
     text = re.sub(r"(?i)(generation:\s+'?|etag:\s+)[\w=+/]+", r"\1X", text)
     text = re.sub(r"(real|ours)-(gcloud|gsutil)", "BUCKET", text)
     lines = [line.rstrip() for line in text.split("\n")]
-    drop = (r"\.*$|[-/|\\] \[\d|Average throughput|At .*worker process|.*InsecureRequestWarning|warnings\.warn|"
+    drop = (r"\.*$|[-/|\\]$|[-/|\\] \[\d|Average throughput|At .*worker process|.*InsecureRequestWarning|warnings\.warn|"
             r"==> NOTE: You are|run significantly faster|see the -m section|about when gsutil|"
-            r"gs://\S+ is not a bucket of this machine|To bring data of Google's|failed\.$|.*urllib3")
+            r"Would set mtime|Copying mtime|gs://\S+ is not a bucket of this machine|To bring data of Google's|failed\.$|.*urllib3")
     return sorted(line for line in lines if not re.match(drop, line.strip()))
 
 
@@ -513,7 +513,7 @@ def test_as_gcloud_storage(shared_yard, gcloud, links, tmp_path):
         seed_files(tmp_path, bucket)
 
     def runner(program):
-        return lambda words, place: client(shared_yard, program, "storage", *words, cwd=place, timeout=120)
+        return lambda words, place: client(shared_yard, program, "storage", *words, cwd=place, timeout=300)
     compare(GCLOUD, runner(gcloud), runner(links / "gcloud"), tmp_path, "real-gcloud", "ours-gcloud")
 
 
@@ -610,7 +610,7 @@ def test_as_gsutil(shared_yard, gsutil, links, tls, tmp_path):
                     f"state_dir = {tmp_path}/state\n")
     environment = {"BOTO_CONFIG": str(boto), "BOTO_PATH": str(boto), "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "true",
                    "CLOUDSDK_STORAGE_USE_GCLOUD_STORAGE": "false"}
-    compare(GSUTIL, lambda words, place: client(shared_yard, gsutil, *words, cwd=place, environment=environment, timeout=120),
+    compare(GSUTIL, lambda words, place: client(shared_yard, gsutil, *words, cwd=place, environment=environment, timeout=300),
             lambda words, place: client(shared_yard, links / "gsutil", *words, cwd=place, timeout=60),
             tmp_path, "real-gsutil", "ours-gsutil")
 
