@@ -8,7 +8,7 @@
  *   target.c  which server, project, region; calls to it
  *   away.c    what to say when no server answers
  *   print.c   --format
- *   projection.c, transform.c, sort.c  the keys in it
+ *   projection.c, transform.c, cut.c, sort.c  the keys in it
  *   grid.c    tables
  *   filter.c  --filter
  *   text.c    text of others, for a terminal
@@ -24,7 +24,7 @@
 
 #include <jansson.h>
 
-enum cli_kind { CLI_STRING, CLI_INT, CLI_BOOL, CLI_LIST, CLI_DICT, CLI_SPEC };
+enum cli_kind { CLI_STRING, CLI_INT, CLI_LIMIT, CLI_BOOL, CLI_LIST, CLI_DICT, CLI_SPEC };
 enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_INTERRUPTED = 130 };
 
 struct cli_flag {
@@ -109,7 +109,7 @@ TY_NODISCARD ty_err cli_args_parse(struct ty_arena *a, const struct cli_command 
 ty_str cli_arg(const struct cli_args *args, const char *name);
 bool cli_arg_given(const struct cli_args *args, const char *name);
 bool cli_arg_on(const struct cli_args *args, const char *name);
-/* A CLI_INT's value, or `otherwise`. */
+/* A CLI_INT's or CLI_LIMIT's value, or `otherwise`: also of unlimited. */
 int64_t cli_arg_int(const struct cli_args *args, const char *name, int64_t otherwise);
 /* A whole number above 0; a mistake is named as `what`. */
 TY_NODISCARD ty_err cli_number_parse(const char *what, ty_str text, int64_t *ret_number);
@@ -215,16 +215,24 @@ bool cli_color(int fd); /* a terminal that wants colours */
 /* `rows` rows of `columns` cells (CLI_MAX_COLUMNS at most), aligned, made safe for a terminal. */
 void cli_table_add(struct ty_arena *a, struct ty_buf *b, ty_str *cells, size_t rows,
                    size_t columns);
-/* The same in a box; the first row is a heading if `heading`. */
-void cli_box_add(struct ty_arena *a, struct ty_buf *b, ty_str *cells, size_t rows, size_t columns,
-                 bool heading);
+/* How --format=table[...] looks. */
+enum { CLI_MAX_COLUMNS = 32 };
+enum cli_align { CLI_LEFT, CLI_CENTER, CLI_RIGHT };
+struct cli_grid {
+    bool heading, box, all_box; /* the first row is one; all_box: lines between rows too */
+    size_t pad;                 /* spaces between columns that are in no box */
+    ty_str title;
+    enum cli_align align[CLI_MAX_COLUMNS];
+};
+void cli_grid_add(struct ty_arena *a, struct ty_buf *b, ty_str *cells, size_t rows, size_t columns,
+                  const struct cli_grid *grid);
 /* Jobs as a table: id, name, state, times. */
 void cli_job_table_add(struct ty_arena *a, struct ty_buf *b, const json_t *jobs);
 const char *cli_span_text(struct ty_arena *a, int64_t ns); /* "12s", "5m", "3h", "2d" */
 
 /* ---- projection.c ---- */
 
-enum { CLI_MAX_COLUMNS = 32, CLI_CALL_ARGS = 2 };
+enum { CLI_CALL_ARGS = 8 };
 /* A transform and what it was given: transform.c. */
 struct cli_call {
     size_t transform;
@@ -236,7 +244,8 @@ struct cli_column {
     struct cli_call calls[4];
     size_t call_count;
     ty_str label;
-    bool labelled, reverse;
+    bool labelled, reverse, optional;
+    enum cli_align align;
     int64_t sort; /* 0: not sorted by */
 };
 /* "KEY,KEY,..."; wrong keys and transforms are named. */
@@ -245,8 +254,10 @@ TY_NODISCARD ty_err cli_columns_parse(ty_str keys, struct cli_column ret_columns
 /* "path.transform()", without attributes. The caller wraps errors in the flag's name. */
 TY_NODISCARD ty_err cli_key_parse(ty_str key, struct cli_column *ret_column);
 ty_str cli_column_heading(struct ty_arena *a, const struct cli_column *column, bool capitals);
-/* What the item has there; empty for nothing. */
-ty_str cli_column_text(struct ty_arena *a, const struct cli_column *column, const json_t *item);
+/* What the item has there; empty for nothing. A list is joined by `delimiter`, or, if that is NULL,
+ * as Python writes it. */
+ty_str cli_column_text(struct ty_arena *a, const struct cli_column *column, const json_t *item,
+                       const char *delimiter);
 /* The same as a value: a new reference, or NULL. */
 json_t *cli_column_value(struct ty_arena *a, const struct cli_column *column, const json_t *item);
 /* What the column's transforms make of a value, which may be NULL and is taken over. */
@@ -272,6 +283,17 @@ json_t *cli_call_apply(struct ty_arena *a, const struct cli_call *call, const js
 void cli_value_text(struct ty_buf *b, const json_t *v, const char *separator);
 /* The same, but a list or an object as Python writes it. */
 void cli_value_inline(struct ty_buf *b, const json_t *v);
+
+/* ---- cut.c: transforms ---- */
+
+json_t *cli_do_firstof(struct ty_arena *a, const struct cli_call *call, const json_t *v);
+json_t *cli_do_split(struct ty_arena *a, const struct cli_call *call, const json_t *v);
+json_t *cli_do_slice(struct ty_arena *a, const struct cli_call *call, const json_t *v);
+json_t *cli_do_sub(struct ty_arena *a, const struct cli_call *call, const json_t *v);
+json_t *cli_do_format(struct ty_arena *a, const struct cli_call *call, const json_t *v);
+/* What they were given is checked before anything is done. */
+TY_NODISCARD ty_err cli_sub_check(const struct cli_call *call);
+TY_NODISCARD ty_err cli_format_text_check(ty_str format);
 
 /* ---- sort.c ---- */
 
@@ -299,6 +321,10 @@ void cli_filter_clear(struct cli_filter *f);
 ty_str cli_text_shown(struct ty_arena *a, ty_str text, bool lines);
 /* That, lines left, if `fd` is a terminal; else as it is. */
 const char *cli_text_for(struct ty_arena *a, int fd, const char *text);
+/* Take a character off the start of a text that is not empty; what is no UTF-8 comes byte by byte.
+ */
+uint32_t cli_char_take(ty_str *text);
+void cli_char_add(struct ty_buf *b, uint32_t code);
 /* Columns on a terminal. */
 size_t cli_text_width(ty_str text);
 

@@ -6,6 +6,8 @@
  * Trainyard's is never written to: it decides where a user's real cloud commands go. */
 #include "cli/cli_int.h"
 
+#include <regex.h>
+
 #include "auth/auth.h"
 
 enum { VALUE_BYTES = 256 };
@@ -63,6 +65,25 @@ static ty_err value_check(ty_str value)
                           VALUE_BYTES);
 }
 
+/* The rule of gcloud: [domain:]id of lower-case letters, digits and '-', or a number. */
+static ty_err project_check(ty_str value)
+{
+    static const char rule[] = "^(([-a-z0-9]{1,63}[.])*([a-z]([-a-z0-9]{0,61}[a-z0-9])?):)?"
+                               "([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)$";
+    struct ty_arena a = {0};
+    regex_t regex;
+    ty_assert(regcomp(&regex, rule, REG_EXTENDED | REG_NOSUB) == 0);
+    bool good = regexec(&regex, ty_cstr(&a, value), 0, NULL, 0) == 0;
+    regfree(&regex);
+    ty_arena_clear(&a);
+    if (good)
+        return TY_OK;
+    return ty_fail(TY_INVALID_ARGUMENT,
+                   "The project property must be set to a valid project ID, [" TY_STR_FMT
+                   "] is not a valid project ID: lower-case letters, digits and '-', at most 63.",
+                   TY_STR_ARG(value));
+}
+
 bool cli_gcloud_is_ours(struct cli *c, const char *folder)
 {
     ty_str universe = auth_gcloud_property(c->arena, folder, "core", "universe_domain");
@@ -106,8 +127,11 @@ int cli_config_set(struct cli *c)
     const struct cli_property *p = property_given(c, &status);
     if (p == NULL)
         return status;
-    return value_check(c->args.second) == TY_OK ? property_write(c, p, c->args.second)
-                                                : cli_fail_usage(c);
+    if (value_check(c->args.second) != TY_OK)
+        return cli_fail_usage(c);
+    if (strcmp(p->key, "project") == 0 && project_check(c->args.second) != TY_OK)
+        return cli_fail_value(c);
+    return property_write(c, p, c->args.second);
 }
 
 int cli_config_unset(struct cli *c)

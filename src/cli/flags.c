@@ -88,7 +88,7 @@ static ty_err flag_parse(struct ty_arena *a, const struct cli_command *cmd, int 
         value = ty_str_of(argv[++*i]);
     }
     int64_t number;
-    if (f->kind == CLI_INT) {
+    if (f->kind == CLI_INT || (f->kind == CLI_LIMIT && !ty_str_is(value, "unlimited"))) {
         ty_err err = cli_number_parse(ty_format(a, "argument --%s", f->name), value, &number);
         if (err != TY_OK)
             return err;

@@ -73,7 +73,7 @@ void cli_job_table_add(struct ty_arena *a, struct ty_buf *b, const json_t *jobs)
     cli_table_add(a, b, cells, count + 1, COLUMNS);
 }
 
-/* ---- table[box](...) ---- */
+/* ---- --format=table[...](...) ---- */
 
 static void add_many(struct ty_buf *b, const char *what, size_t count)
 {
@@ -81,6 +81,19 @@ static void add_many(struct ty_buf *b, const char *what, size_t count)
         ty_buf_addz(b, what);
 }
 
+/* How much of `free` columns is before a text in the middle of `width`, as Python's center() has
+ * it: of an odd one the half more is left only where the width is odd too. */
+static size_t before_middle(size_t free, size_t width)
+{
+    return free / 2 + (free & width & 1);
+}
+
+static size_t before_text(enum cli_align align, size_t free, size_t width)
+{
+    return align == CLI_RIGHT ? free : align == CLI_CENTER ? before_middle(free, width) : 0;
+}
+
+/* The lines of a box: its ends, and what is between columns. */
 static void add_rule(struct ty_buf *b, const size_t *width, size_t columns,
                      const char *const ends[3])
 {
@@ -91,12 +104,12 @@ static void add_rule(struct ty_buf *b, const size_t *width, size_t columns,
     ty_buf_addf(b, "%s\n", ends[2]);
 }
 
-/* Headings stand in the middle, as in gcloud. */
 static void add_boxed_row(struct ty_buf *b, const ty_str *cells, const size_t *width,
-                          size_t columns, bool middle)
+                          size_t columns, const enum cli_align *align)
 {
     for (size_t k = 0; k < columns; k++) {
-        size_t left = width[k] - cli_text_width(cells[k]), before = middle ? left / 2 : 0;
+        size_t left = width[k] - cli_text_width(cells[k]);
+        size_t before = before_text(align != NULL ? align[k] : CLI_CENTER, left, width[k]);
         ty_buf_addz(b, "│ ");
         add_many(b, " ", before);
         ty_buf_adds(b, cells[k]);
@@ -105,22 +118,76 @@ static void add_boxed_row(struct ty_buf *b, const ty_str *cells, const size_t *w
     ty_buf_addz(b, "│\n");
 }
 
-void cli_box_add(struct ty_arena *a, struct ty_buf *b, ty_str *cells, size_t rows, size_t columns,
-                 bool heading)
+/* Without spaces at the end. */
+static void add_plain_row(struct ty_buf *b, const ty_str *cells, const size_t *width,
+                          size_t columns, const struct cli_grid *g)
 {
-    static const char *const top[] = {"┌", "┬", "┐"}, *const rule[] = {"├", "┼", "┤"},
-                             *const bottom[] = {"└", "┴", "┘"};
+    size_t spaces = 0;
+    for (size_t k = 0; k < columns; k++) {
+        size_t left = width[k] - cli_text_width(cells[k]);
+        size_t before = before_text(g->align[k], left, width[k]);
+        if (cells[k].len == 0) {
+            spaces += width[k] + g->pad;
+            continue;
+        }
+        add_many(b, " ", spaces + before);
+        ty_buf_adds(b, cells[k]);
+        spaces = left - before + g->pad;
+    }
+    ty_buf_addz(b, "\n");
+}
+
+/* In the middle over the columns, which it widens if they are too narrow for it. */
+static void add_title(struct ty_buf *b, const struct cli_grid *g, size_t *width, size_t columns)
+{
+    static const char *const top[] = {"┌", "─", "┐"};
+    size_t title = cli_text_width(g->title), all = 0;
+    for (size_t k = 0; k < columns; k++)
+        all += width[k];
+    size_t more = all < title ? (title + columns - 1) / columns : 0;
+    for (size_t k = 0; k < columns; k++)
+        width[k] += more;
+    all += columns * more + (g->box ? 3 * columns - 1 : g->pad * (columns - 1));
+    size_t free = all > title ? all - title : 0, before = before_middle(free, all);
+    if (g->box)
+        add_rule(b, width, columns, top);
+    ty_buf_addz(b, g->box ? "│" : "");
+    add_many(b, " ", before);
+    ty_buf_adds(b, g->title);
+    add_many(b, " ", g->box ? free - before : 0);
+    ty_buf_addz(b, g->box ? "│\n" : "\n");
+}
+
+static void add_box(struct ty_buf *b, const ty_str *cells, size_t rows, const size_t *width,
+                    size_t columns, const struct cli_grid *g)
+{
+    static const char *const top[] = {"┌", "┬", "┐"}, *const under[] = {"├", "┬", "┤"},
+                             *const rule[] = {"├", "┼", "┤"}, *const bottom[] = {"└", "┴", "┘"};
+    add_rule(b, width, columns, g->title.len > 0 ? under : top);
+    for (size_t i = 0; i < rows; i++) {
+        bool heading = g->heading && i == 0;
+        add_boxed_row(b, cells + i * columns, width, columns, heading ? NULL : g->align);
+        if (i + 1 < rows && (heading || g->all_box))
+            add_rule(b, width, columns, rule);
+    }
+    add_rule(b, width, columns, bottom);
+}
+
+void cli_grid_add(struct ty_arena *a, struct ty_buf *b, ty_str *cells, size_t rows, size_t columns,
+                  const struct cli_grid *grid)
+{
+    struct cli_grid g = *grid;
     size_t width[CLI_MAX_COLUMNS] = {0};
     for (size_t i = 0; i < rows * columns; i++) {
         cells[i] = cli_text_shown(a, cells[i], false);
         size_t w = cli_text_width(cells[i]), *most = &width[i % columns];
         *most = w > *most ? w : *most;
     }
-    add_rule(b, width, columns, top);
-    for (size_t i = 0; i < rows; i++) {
-        add_boxed_row(b, cells + i * columns, width, columns, heading && i == 0);
-        if (heading && i == 0)
-            add_rule(b, width, columns, rule);
-    }
-    add_rule(b, width, columns, bottom);
+    g.title = cli_text_shown(a, g.title, false);
+    if (g.title.len > 0)
+        add_title(b, &g, width, columns);
+    if (g.box)
+        add_box(b, cells, rows, width, columns, &g);
+    for (size_t i = 0; i < rows && !g.box; i++)
+        add_plain_row(b, cells + i * columns, width, columns, &g);
 }

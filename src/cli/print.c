@@ -2,13 +2,14 @@
  * table(KEYS), and a table for people.
  *
  *   format := name ["[" attribute, ... "]"] ["(" key, ... ")"]
- *   attribute := no-heading | box | separator=TEXT;  key: projection.c
- * What a table shows is escaped (text.c); the others are data, left as it is. */
+ *   attribute := no-heading | box | all-box | title=TEXT | pad=N | separator=TEXT | delimiter=TEXT
+ * | terminator=TEXT | quote | no-quote | no-undefined;  key: projection.c What a table shows is
+ * escaped (text.c); the others are data, left as it is. */
 #include "cli/cli_int.h"
 
 #include "wire/wire.h"
 
-enum { PRINT_BYTES = 1 << 30 };
+enum { PRINT_BYTES = 1 << 30, MAX_PAD = 100, TABLE_PAD = 2 };
 
 bool cli_color(int fd)
 {
@@ -19,18 +20,39 @@ bool cli_color(int fd)
 
 struct format {
     const struct kind *kind;
-    bool headless, box;
-    ty_str separator; /* empty: the kind's own */
+    struct cli_grid grid; /* of a table */
+    bool headless, quote, no_quote;
+    bool no_undefined;                       /* changes nothing: what is not there is never shown */
+    ty_str separator, delimiter, terminator; /* without a pointer: the kind's own */
     struct cli_column columns[CLI_MAX_COLUMNS];
     size_t count; /* 0: no keys were given */
 };
 
+/* A text of an attribute, with \n and \t as what they stand for. */
+static ty_str unescaped(struct ty_arena *a, ty_str text, const char *otherwise)
+{
+    struct ty_buf b;
+    if (text.ptr == NULL)
+        return ty_str_of(otherwise);
+    ty_buf_init(&b, text.len + 1);
+    for (size_t i = 0; i < text.len; i++) {
+        char next = text.ptr[i] == '\\' && i + 1 < text.len ? text.ptr[i + 1] : '\0';
+        bool escape = next == 'n' || next == 't';
+        ty_buf_addc(&b, next == 'n' ? '\n' : escape ? '\t' : text.ptr[i]);
+        i += escape;
+    }
+    ty_str plain = ty_str_dup(a, ty_buf_str(&b));
+    ty_buf_clear(&b);
+    return plain;
+}
+
 /* A field of a CSV line, quoted where it has to be. */
-static void add_csv(struct ty_buf *b, ty_str field)
+static void add_csv(struct ty_buf *b, ty_str field, ty_str separator)
 {
     bool quoted = false;
     for (size_t i = 0; i < field.len; i++)
-        quoted |= strchr(",\"\r\n", field.ptr[i]) != NULL;
+        quoted |= strchr("\"\r\n", field.ptr[i]) != NULL ||
+                  (separator.len > 0 && ty_str_starts(ty_str_drop(field, i), separator));
     ty_buf_addz(b, quoted ? "\"" : "");
     for (size_t i = 0; i < field.len; i++) {
         if (field.ptr[i] == '"')
@@ -42,16 +64,36 @@ static void add_csv(struct ty_buf *b, ty_str field)
 
 /* ---- rows: value(...), csv(...), table(...) ---- */
 
-/* The texts of all columns of all items, behind `first` rows that are left free for headings. */
+/* The texts of all columns of all items, behind `first` rows that are left free for headings. A
+ * list is joined by `delimiter`; as Python writes it, if that is NULL. */
 static ty_str *cells_new(struct ty_arena *a, const struct format *f, const json_t *list,
-                         size_t first)
+                         size_t first, const char *delimiter)
 {
     size_t rows = json_array_size(list);
     ty_str *cells = ty_new_array(a, ty_str, (rows + first) * f->count + 1);
     for (size_t i = 0; i < rows * f->count; i++)
-        cells[first * f->count + i] =
-            cli_column_text(a, &f->columns[i % f->count], json_array_get(list, i / f->count));
+        cells[first * f->count + i] = cli_column_text(
+            a, &f->columns[i % f->count], json_array_get(list, i / f->count), delimiter);
     return cells;
+}
+
+/* Leave out the columns that are :optional and have nothing; returns how many are left. */
+static size_t optional_drop(const struct format *f, ty_str *cells, size_t rows, size_t first,
+                            struct cli_grid *grid)
+{
+    bool kept[CLI_MAX_COLUMNS] = {false};
+    size_t to = 0, columns = 0;
+    for (size_t i = first * f->count; i < rows * f->count; i++)
+        kept[i % f->count] |= cells[i].len > 0;
+    for (size_t k = 0; k < f->count; k++) {
+        kept[k] |= !f->columns[k].optional;
+        if (kept[k])
+            grid->align[columns++] = f->columns[k].align;
+    }
+    for (size_t i = 0; i < rows * f->count; i++)
+        if (kept[i % f->count])
+            cells[to++] = cells[i];
+    return columns;
 }
 
 static void add_table(struct ty_arena *a, struct ty_buf *b, const json_t *value, const json_t *list,
@@ -62,30 +104,36 @@ static void add_table(struct ty_arena *a, struct ty_buf *b, const json_t *value,
         cli_job_table_add(a, b, list);
         return;
     }
+    if (json_array_size(list) == 0) /* gcloud has no headings over nothing */
+        return;
     size_t first = f->headless ? 0 : 1, rows = json_array_size(list) + first;
-    ty_str *cells = cells_new(a, f, list, first);
+    struct cli_grid grid = f->grid;
+    ty_str *cells = cells_new(a, f, list, first, NULL);
     for (size_t k = 0; k < f->count && first > 0; k++)
         cells[k] = cli_column_heading(a, &f->columns[k], true);
-    if (f->box)
-        cli_box_add(a, b, cells, rows, f->count, first > 0);
-    else
-        cli_table_add(a, b, cells, rows, f->count);
+    grid.heading = first > 0;
+    grid.title = unescaped(a, grid.title, "");
+    size_t columns = optional_drop(f, cells, rows, first, &grid);
+    if (columns > 0)
+        cli_grid_add(a, b, cells, rows, columns, &grid);
 }
 
 static void add_lines(struct ty_arena *a, struct ty_buf *b, const json_t *list,
                       const struct format *f, bool csv)
 {
-    size_t first = !csv || f->headless ? 0 : 1, rows = json_array_size(list) + first;
-    ty_str *cells = cells_new(a, f, list, first);
-    ty_str between = f->separator.len > 0 ? f->separator : csv ? TY_STR(",") : TY_STR("\t");
-    for (size_t k = 0; k < f->count && first > 0; k++)
+    bool heading = csv && !f->headless && json_array_size(list) > 0;
+    size_t first = heading ? 1 : 0, rows = json_array_size(list) + first;
+    ty_str between = unescaped(a, f->separator, csv ? "," : "\t");
+    ty_str end = unescaped(a, f->terminator, "\n"), delimiter = unescaped(a, f->delimiter, ";");
+    ty_str *cells = cells_new(a, f, list, first, ty_cstr(a, delimiter));
+    for (size_t k = 0; k < f->count && heading; k++)
         cells[k] = cli_column_heading(a, &f->columns[k], false);
     for (size_t i = 0; i < rows * f->count; i++) {
-        if (csv)
-            add_csv(b, cells[i]);
+        if (csv ? !f->no_quote : f->quote)
+            add_csv(b, cells[i], between);
         else
             ty_buf_adds(b, cells[i]);
-        ty_buf_adds(b, i % f->count + 1 == f->count ? TY_STR("\n") : between);
+        ty_buf_adds(b, i % f->count + 1 == f->count ? end : between);
     }
 }
 
@@ -175,7 +223,7 @@ static void add_list(struct ty_arena *a, struct ty_buf *b, const json_t *value, 
         const json_t *item = json_array_get(list, i);
         for (size_t k = 0; k < f->count; k++)
             ty_buf_addf(b, "%s" TY_STR_FMT "\n", k == 0 ? " - " : "   ",
-                        TY_STR_ARG(cli_column_text(a, &f->columns[k], item)));
+                        TY_STR_ARG(cli_column_text(a, &f->columns[k], item, ";")));
         const char **names = f->count == 0 ? names_sorted(a, item, &count) : NULL;
         for (size_t k = 0; f->count == 0 && k < count; k++) {
             ty_buf_addf(b, "%s%s: ", k == 0 ? " - " : "   ", names[k]);
@@ -266,17 +314,18 @@ enum keys { KEYS_NEVER, KEYS_MAY, KEYS_MUST };
 
 static const struct kind {
     const char *name;
+    bool nested; /* keys keep their place in the item */
     enum keys keys;
     /* `value` as it was given; `list` the same, as an array in any case. */
     void (*add)(struct ty_arena *a, struct ty_buf *b, const json_t *value, const json_t *list,
                 const struct format *f);
 } kinds[] = {
-    {"json", KEYS_MAY, add_json},    {"yaml", KEYS_MAY, add_yaml},
-    {"default", KEYS_MAY, add_yaml}, {"value", KEYS_MUST, add_value},
-    {"get", KEYS_MUST, add_value},   {"csv", KEYS_MUST, add_csv_lines},
-    {"table", KEYS_MAY, add_table},  {"list", KEYS_MAY, add_list},
-    {"text", KEYS_MAY, add_text},    {"flattened", KEYS_MAY, add_text},
-    {"none", KEYS_MAY, add_nothing}, {"disable", KEYS_NEVER, add_nothing},
+    {"json", true, KEYS_MAY, add_json},     {"yaml", true, KEYS_MAY, add_yaml},
+    {"default", true, KEYS_MAY, add_yaml},  {"value", false, KEYS_MUST, add_value},
+    {"get", false, KEYS_MUST, add_value},   {"csv", false, KEYS_MUST, add_csv_lines},
+    {"table", false, KEYS_MAY, add_table},  {"list", false, KEYS_MAY, add_list},
+    {"text", false, KEYS_MAY, add_text},    {"flattened", false, KEYS_MAY, add_text},
+    {"none", false, KEYS_MAY, add_nothing}, {"disable", false, KEYS_NEVER, add_nothing},
 };
 
 static ty_err format_fail(ty_str text)
@@ -287,27 +336,70 @@ static ty_err format_fail(ty_str text)
                    TY_STR_ARG(text));
 }
 
+/* name=TEXT of an attribute; NULL: no such one. */
+static ty_str *text_attribute(struct format *f, ty_str name)
+{
+    const struct {
+        const char *name;
+        ty_str *text;
+    } texts[] = {{"title", &f->grid.title},
+                 {"separator", &f->separator},
+                 {"delimiter", &f->delimiter},
+                 {"terminator", &f->terminator}};
+    for (size_t i = 0; i < TY_COUNT(texts); i++)
+        if (ty_str_is(name, texts[i].name))
+            return texts[i].text;
+    return NULL;
+}
+
+/* A name alone; NULL: no such one. */
+static bool *switch_attribute(struct format *f, ty_str name)
+{
+    const struct {
+        const char *name;
+        bool *on;
+    } switches[] = {{"no-heading", &f->headless},  {"box", &f->grid.box},
+                    {"all-box", &f->grid.all_box}, {"quote", &f->quote},
+                    {"no-quote", &f->no_quote},    {"no-undefined", &f->no_undefined}};
+    for (size_t i = 0; i < TY_COUNT(switches); i++)
+        if (ty_str_is(name, switches[i].name))
+            return switches[i].on;
+    return NULL;
+}
+
+static ty_err attribute_parse(ty_str one, struct format *f)
+{
+    ty_str value = one, name;
+    int64_t pad;
+    bool has_value = ty_str_split(&value, '=', &name);
+    ty_str *text = has_value ? text_attribute(f, name) : NULL;
+    bool *on = has_value ? NULL : switch_attribute(f, name);
+    if (text != NULL)
+        *text = cli_unquoted(value);
+    else if (on != NULL)
+        *on = true;
+    else if (has_value && ty_str_is(name, "pad") && ty_parse_i64(value, &pad) == TY_OK &&
+             pad >= 0 && pad <= MAX_PAD)
+        f->grid.pad = (size_t)pad;
+    else
+        return ty_fail(TY_INVALID_ARGUMENT,
+                       "argument --format: '" TY_STR_FMT "' is none of no-heading, box, all-box, "
+                       "title=TEXT, pad=N (up to %d), separator=TEXT, delimiter=TEXT, "
+                       "terminator=TEXT, quote, no-quote, no-undefined",
+                       TY_STR_ARG(one), MAX_PAD);
+    f->grid.box |= f->grid.all_box;
+    return TY_OK;
+}
+
 static ty_err attributes_parse(ty_str text, struct format *f)
 {
-    bool more = true;
-    while (more) {
-        ty_str one, value, name;
+    ty_err err = TY_OK;
+    for (bool more = true; more && err == TY_OK;) {
+        ty_str one;
         more = cli_piece_split(&text, ',', &one);
-        value = one = ty_str_trim(one);
-        bool has_value = ty_str_split(&value, '=', &name);
-        if (!has_value && ty_str_is(name, "no-heading"))
-            f->headless = true;
-        else if (!has_value && ty_str_is(name, "box"))
-            f->box = true;
-        else if (has_value && ty_str_is(name, "separator"))
-            f->separator = cli_unquoted(value);
-        else
-            return ty_fail(TY_INVALID_ARGUMENT,
-                           "argument --format: '" TY_STR_FMT "' is none of no-heading, box, "
-                           "separator=TEXT",
-                           TY_STR_ARG(one));
+        err = attribute_parse(ty_str_trim(one), f);
     }
-    return TY_OK;
+    return err;
 }
 
 /* The part in brackets, if *text begins with one; leaves what is behind it. False: never closed. */
@@ -327,7 +419,7 @@ static ty_err format_parse(ty_str text, struct format *ret)
 {
     size_t n = 0, k = 0;
     ty_str rest, attributes, keys;
-    *ret = (struct format){0};
+    *ret = (struct format){.grid.pad = TABLE_PAD};
     while (n < text.len && text.ptr[n] != '[' && text.ptr[n] != '(')
         n++;
     while (k < TY_COUNT(kinds) && !ty_str_is((ty_str){text.ptr, n}, kinds[k].name))
@@ -341,7 +433,14 @@ static ty_err format_parse(ty_str text, struct format *ret)
         (keys.len > 0 && kinds[k].keys == KEYS_NEVER))
         return format_fail(text);
     ty_err err = attributes.len > 0 ? attributes_parse(attributes, ret) : TY_OK;
-    return err == TY_OK && keys.len > 0 ? cli_columns_parse(keys, ret->columns, &ret->count) : err;
+    if (err == TY_OK && keys.len > 0)
+        err = cli_columns_parse(keys, ret->columns, &ret->count);
+    for (size_t i = 0; err == TY_OK && i < ret->count; i++)
+        if (ret->columns[i].path.len == 0 && kinds[k].nested)
+            err =
+                ty_fail(TY_INVALID_ARGUMENT,
+                        "argument --format: %s() needs a key before each transform", kinds[k].name);
+    return err;
 }
 
 ty_err cli_format_check(const struct cli_args *args)

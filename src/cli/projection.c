@@ -3,7 +3,10 @@
  *
  *   key   := path ("." transform "(" arguments ")")* (":" attribute)*
  *   path  := part ("." part)*;  part := name ("[" [number] "]")*
- *   attribute := label=TEXT | sort=N | reverse
+ *   attribute := label=TEXT | sort=N | reverse | align=left|center|right | optional | alias=NAME |
+ *                wrap[=N]
+ * Lines are never wrapped, and no other key can use an alias; both are taken because formats that
+ * people have may have them.
  * A name of an array, or [], stands for all its elements, as in gcloud. A key that is not there is
  * an empty text. Names are in camelCase or snake_case. Transforms are in transform.c. */
 #include "cli/cli_int.h"
@@ -97,6 +100,17 @@ static ty_err key_fail(ty_str key)
                    TY_STR_ARG(key));
 }
 
+static bool align_parse(ty_str value, enum cli_align *ret_align)
+{
+    static const char *const names[] = {"left", "center", "right"};
+    for (size_t i = 0; i < TY_COUNT(names); i++)
+        if (ty_str_is(value, names[i])) {
+            *ret_align = (enum cli_align)i;
+            return true;
+        }
+    return false;
+}
+
 static ty_err attribute_parse(ty_str text, struct cli_column *c)
 {
     ty_str value = text, name;
@@ -111,10 +125,17 @@ static ty_err attribute_parse(ty_str text, struct cli_column *c)
         c->sort = number;
     } else if (!has_value && ty_str_is(name, "reverse")) {
         c->reverse = true;
+    } else if (!has_value && ty_str_is(name, "optional")) {
+        c->optional = true;
+    } else if (has_value && ty_str_is(name, "align") && align_parse(value, &c->align)) {
+        return TY_OK;
+    } else if (ty_str_is(name, "wrap") || (has_value && ty_str_is(name, "alias"))) {
+        return TY_OK;
     } else {
         return ty_fail(TY_INVALID_ARGUMENT,
-                       "'" TY_STR_FMT "' is none of label=TEXT, sort=N, "
-                       "reverse",
+                       "'" TY_STR_FMT
+                       "' is none of label=TEXT, sort=N, reverse, align=left (center, "
+                       "right), optional, wrap, alias=NAME",
                        TY_STR_ARG(text));
     }
     return TY_OK;
@@ -152,7 +173,8 @@ ty_err cli_key_parse(ty_str key, struct cli_column *ret_column)
 {
     struct cli_column c = {.path = key};
     ty_err err = calls_parse(key, &c.path, &c);
-    if (err == TY_OK && !cli_path_is_good(c.path))
+    bool whole = c.path.len == 0 && c.call_count > 0; /* firstof(a,b) is of the item itself */
+    if (err == TY_OK && !whole && !cli_path_is_good(c.path))
         err = key_fail(key);
     if (err == TY_OK)
         *ret_column = c;
@@ -200,6 +222,9 @@ ty_str cli_column_heading(struct ty_arena *a, const struct cli_column *column, b
     struct ty_buf b;
     if (column->labelled)
         return column->label;
+    for (size_t i = CLI_CALL_ARGS; i > 0 && path.len == 0; i--) /* firstof(a,b) is B */
+        if (column->calls[0].given[i - 1] && cli_path_is_good(column->calls[0].args[i - 1]))
+            path = column->calls[0].args[i - 1];
     while (path.len > 0) {
         ty_str step = step_take(&path);
         if (step.ptr[0] != '[')
@@ -295,12 +320,19 @@ json_t *cli_column_value(struct ty_arena *a, const struct cli_column *column, co
     return cli_calls_apply(a, column, cli_json_at(item, column->path));
 }
 
-ty_str cli_column_text(struct ty_arena *a, const struct cli_column *column, const json_t *item)
+ty_str cli_column_text(struct ty_arena *a, const struct cli_column *column, const json_t *item,
+                       const char *delimiter)
 {
     struct ty_buf b;
     json_t *value = cli_column_value(a, column, item);
     ty_buf_init(&b, 1 << 26);
-    cli_value_text(&b, value, ";");
+    bool empty = delimiter == NULL && json_array_size(value) == 0 && json_object_size(value) == 0;
+    if (empty && (json_is_array(value) || json_is_object(value)))
+        ty_buf_addz(&b, json_is_array(value) ? "[]" : "{}");
+    else if (delimiter == NULL)
+        cli_value_inline(&b, value);
+    else
+        cli_value_text(&b, value, delimiter);
     ty_str text = ty_str_dup(a, ty_buf_str(&b));
     ty_buf_clear(&b);
     json_decref(value);

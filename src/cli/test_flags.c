@@ -173,7 +173,9 @@ static void commands_help_and_parser_agree(void **state)
             struct cli_args args;
             bool listed = strstr(help.ptr, ty_format(&arena, "\n  --%s", f->name)) != NULL;
             assert_int_equal(listed, f->help[0] != '\0'); /* one without a meaning is ignored */
-            const char *value = f->kind == CLI_BOOL ? "" : f->kind == CLI_INT ? "=1" : "=a=b";
+            const char *value = f->kind == CLI_BOOL                          ? ""
+                                : f->kind == CLI_INT || f->kind == CLI_LIMIT ? "=1"
+                                                                             : "=a=b";
             assert_ok(parse(cmd->words, ty_format(&arena, "--%s%s", f->name, value), &args));
             assert_true(cli_arg_given(&args, f->name));
         }

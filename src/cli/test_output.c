@@ -26,7 +26,7 @@ static void shows(const json_t *item, const char *key, const char *want)
     size_t count;
     assert_ok(cli_columns_parse(ty_str_of(key), columns, &count));
     assert_int_equal(count, 1);
-    assert_str(cli_column_text(&arena, &columns[0], item), want);
+    assert_str(cli_column_text(&arena, &columns[0], item, ";"), want);
 }
 
 static void output_columns(void **state)
@@ -80,7 +80,7 @@ static void output_bad_columns_are_named(void **state)
                                            {"a:sort=x", "'sort=x' is none of label"},
                                            {"a.join(b=c)", "'join()' takes no 'b=c'"},
                                            {"a.len(1)", "'len()' takes no '1'"},
-                                           {"a.date(tz=Mars)", "LOCAL or UTC"}};
+                                           {"a.date(tz=Mars)", "LOCAL, UTC or"}};
     (void)state;
     for (size_t i = 0; i < TY_COUNT(cases); i++) {
         struct cli_column columns[CLI_MAX_COLUMNS];
@@ -155,6 +155,57 @@ static void output_formats(void **state)
     assert_string_equal(formatted(jobs, "table[box,no-heading](name)"),
                         "┌───┐\n│ b │\n│ a │\n└───┘\n");
     assert_string_equal(formatted(jobs, "none"), "");
+    assert_string_equal(formatted(jobs, "table[box](name:label=ABCD)"),
+                        "┌──────┐\n│ ABCD │\n├──────┤\n│ b    │\n│ a    │\n└──────┘\n");
+    assert_string_equal(formatted(jobs, "table[title=T,pad=1](name:align=right:label=ABCD,n.x)"),
+                        "     T\nABCD X\n   b [1, {}]\n   a []\n");
+    assert_string_equal(
+        formatted(jobs, "table[all-box,title='long title'](name)"),
+        "┌────────────────┐\n│   long title   │\n├────────────────┤\n│      NAME      │\n"
+        "├────────────────┤\n│ b              │\n├────────────────┤\n│ a              │\n"
+        "└────────────────┘\n");
+    assert_string_equal(formatted(jobs, "table(name,nope:optional,zz)"), "NAME  ZZ\nb\na\n");
+    assert_string_equal(formatted(jobs, "value[delimiter='|',terminator='\\n-'](n.x)"), "1|\n-\n-");
+    assert_string_equal(formatted("[]", "table(name)"), "");
+    assert_string_equal(formatted("[]", "csv(name)"), "");
+}
+
+static void output_transforms(void **state)
+{
+    static const struct {
+        const char *key, *text;
+    } rows[] = {
+        {"name.split('/').slice(1:)", "b;c"},
+        {"name.slice(-1:)", "c"},
+        {"name.slice(::-1)", "c;/;b;/;a"},
+        {"name.split(sep=/).slice(1)", "b"},
+        {"list.slice(5:)", ""},
+        {"name.sub('[A-B]/', 'x')", "xxc"},
+        {"name.sub('(a)/(.)', '\\2-\\1', 1)", "b-a/c"},
+        {"name.sub(pattern=A,replacement=x,ignorecase=false)", "a/b/c"},
+        {"name.sub('', '-')", "-a-/-b-/-c-"},
+        {"firstof(nope,n,name)", "5"},
+        {"o.firstof(zz,y)", "7"},
+        {"firstof(nope)", ""},
+        {"format('{0}:{1} {{}}', name, n)", "a/b/c:5 {}"},
+        {"format('{}-{}', nope, n)", "None-5"},
+        {"list.format('{1}{0}')", "21"},
+        {"t.date(format='%H:%M', tz=America/New_York)", "22:04"},
+        {"t.date('%H', tz=UTC)", "03"},
+        {"nope.date(undefined=never)", "never"},
+        {"u.upper()", "ÉÀ"},
+        {"n.upper()", "5"},
+    };
+    (void)state;
+    for (size_t i = 0; i < TY_COUNT(rows); i++) {
+        const char *text =
+            formatted("{\"name\":\"a/b/c\",\"n\":5,\"list\":[\"1\",\"2\"],\"o\":{\"y\":7},"
+                      "\"t\":\"2026-01-02T03:04:05Z\",\"u\":\"éà\"}",
+                      ty_format(&arena, "value(%s)", rows[i].key));
+        if (strcmp(text, ty_format(&arena, "%s\n", rows[i].text)) != 0)
+            fail_msg("%s is '%s'", rows[i].key, text);
+    }
+    assert_string_equal(formatted("[{\"ab\":1}]", "csv(firstof(x,ab))"), "ab\n1\n");
 }
 
 /* ---- usage ---- */
@@ -208,6 +259,7 @@ static const struct CMUnitTest tests[] = {
     CLI_TEST("usage/running_has_rates_and_plots", usage_running_has_rates_and_plots),
     CLI_TEST("usage/tells_receipts_from_samples", usage_tells_receipts_from_samples),
     CLI_TEST("output/formats", output_formats),
+    CLI_TEST("output/transforms", output_transforms),
     CLI_TEST("output/values_by_dotted_key", output_values_by_dotted_key),
     CLI_TEST("output/columns", output_columns),
     CLI_TEST("output/bad_columns_are_named", output_bad_columns_are_named),

@@ -1,8 +1,13 @@
 /* transform.c -- key.transform(...) of --format, and values as gcloud prints them.
  *
  * To add a transform: a function that makes a new value of an old one, and a row in the table.
- * Arguments are given in their order or by name: join(' '), yesno(no=never). */
+ * Arguments are given in their order or by name: join(' '), yesno(no=never). Those that cut and put
+ * together are in cut.c. */
 #include "cli/cli_int.h"
+
+#include <ctype.h>
+#include <locale.h>
+#include <wctype.h>
 
 #include "wire/wire.h"
 
@@ -185,26 +190,33 @@ static json_t *do_segment(struct ty_arena *a, const struct cli_call *call, const
     return json_stringn(part.ptr, part.len);
 }
 
-static json_t *with_case(const json_t *v, char from, char to)
+/* Every character by itself, so the German sharp s stays as it is. */
+static json_t *with_case(const json_t *v, wint_t (*turn)(wint_t, locale_t))
 {
     struct ty_buf b;
-    const char *s = json_string_value(v);
+    ty_str rest = ty_str_of(json_string_value(v));
+    locale_t locale = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
+    if (!json_is_string(v) || locale == (locale_t)0)
+        return json_incref((json_t *)v);
     ty_buf_init(&b, 1 << 26);
-    for (; s != NULL && *s != '\0'; s++)
-        ty_buf_addc(&b, *s >= from && *s <= to ? (char)(*s ^ 0x20) : *s);
+    while (rest.len > 0) {
+        uint32_t code = cli_char_take(&rest);
+        cli_char_add(&b, (uint32_t)turn((wint_t)code, locale));
+    }
+    freelocale(locale);
     return string_of(&b);
 }
 
 static json_t *do_upper(struct ty_arena *a, const struct cli_call *call, const json_t *v)
 {
     (void)a, (void)call;
-    return with_case(v, 'a', 'z');
+    return with_case(v, towupper_l);
 }
 
 static json_t *do_lower(struct ty_arena *a, const struct cli_call *call, const json_t *v)
 {
     (void)a, (void)call;
-    return with_case(v, 'A', 'Z');
+    return with_case(v, towlower_l);
 }
 
 static json_t *do_yesno(struct ty_arena *a, const struct cli_call *call, const json_t *v)
@@ -219,37 +231,75 @@ static json_t *do_yesno(struct ty_arena *a, const struct cli_call *call, const j
     return call->given[0] ? json_string(ty_cstr(a, call->args[0])) : json_incref((json_t *)v);
 }
 
+/* The time of a zone: localtime with another TZ. This program has one thread. */
+static void zone_time(const char *zone, time_t seconds, struct tm *ret_tm)
+{
+    const char *given = getenv("TZ");
+    char *kept = given != NULL ? strdup(given) : NULL;
+    setenv("TZ", zone, 1);
+    tzset();
+    localtime_r(&seconds, ret_tm);
+    if (kept != NULL)
+        setenv("TZ", kept, 1);
+    else
+        unsetenv("TZ");
+    tzset();
+    free(kept);
+}
+
 static json_t *do_date(struct ty_arena *a, const struct cli_call *call, const json_t *v)
 {
     int64_t ns;
     char text[512];
     struct tm tm;
     if (!json_is_string(v) || wire_time_parse(ty_str_of(json_string_value(v)), &ns) != TY_OK)
-        return json_string("");
+        return json_string(ty_cstr(a, call->args[2]));
     time_t seconds = (time_t)(ns / 1000000000);
-    if (ty_str_is(call->args[1], "LOCAL"))
+    if (!call->given[3] || ty_str_is(call->args[3], "UTC"))
+        gmtime_r(&seconds, &tm);
+    else if (ty_str_is(call->args[3], "LOCAL"))
         localtime_r(&seconds, &tm);
     else
-        gmtime_r(&seconds, &tm);
+        zone_time(ty_cstr(a, call->args[3]), seconds, &tm);
     const char *format = call->given[0] ? ty_cstr(a, call->args[0]) : "%Y-%m-%dT%H:%M:%S";
     size_t n = strftime(text, sizeof(text), format, &tm);
     return json_stringn(text, n);
 }
 
+/* LOCAL, UTC, or a file of the zone database. */
+static bool zone_is_known(ty_str zone)
+{
+    char path[128];
+    struct stat st;
+    bool good = zone.len > 0 && zone.ptr[0] != '/';
+    for (size_t i = 0; i < zone.len && good; i++)
+        good = isalnum((unsigned char)zone.ptr[i]) || strchr("_+-/", zone.ptr[i]) != NULL;
+    int n = snprintf(path, sizeof(path), "/usr/share/zoneinfo/" TY_STR_FMT, TY_STR_ARG(zone));
+    return ty_str_is(zone, "LOCAL") || ty_str_is(zone, "UTC") ||
+           (good && n > 0 && n < (int)sizeof(path) && stat(path, &st) == 0 && S_ISREG(st.st_mode));
+}
+
 static const struct transform {
     const char *name;
     json_t *(*apply)(struct ty_arena *a, const struct cli_call *call, const json_t *v);
-    const char *args[CLI_CALL_ARGS]; /* their names, in order */
+    const char *args[CLI_CALL_ARGS]; /* their names, in order; NULL: none that is supported */
+    size_t needed;                   /* so many have to be given */
+    bool keys;                       /* behind these come keys of the value */
 } transforms[] = {
-    {"basename", do_basename, {"undefined"}},
-    {"date", do_date, {"format", "tz"}},
-    {"join", do_join, {"sep"}},
-    {"len", do_len, {NULL}},
-    {"list", do_list, {"separator"}},
-    {"lower", do_lower, {NULL}},
-    {"segment", do_segment, {"index"}},
-    {"upper", do_upper, {NULL}},
-    {"yesno", do_yesno, {"yes", "no"}},
+    {"basename", do_basename, {"undefined"}, 0, false},
+    {"date", do_date, {"format", NULL, "undefined", "tz"}, 0, false},
+    {"firstof", cli_do_firstof, {NULL}, 1, true},
+    {"format", cli_do_format, {"fmt"}, 1, true},
+    {"join", do_join, {"sep"}, 0, false},
+    {"len", do_len, {NULL}, 0, false},
+    {"list", do_list, {"separator"}, 0, false},
+    {"lower", do_lower, {NULL}, 0, false},
+    {"segment", do_segment, {"index"}, 0, false},
+    {"slice", cli_do_slice, {"op", "undefined"}, 0, false},
+    {"split", cli_do_split, {"sep", "undefined"}, 0, false},
+    {"sub", cli_do_sub, {"pattern", "replacement", "count", "ignorecase"}, 2, false},
+    {"upper", do_upper, {NULL}, 0, false},
+    {"yesno", do_yesno, {"yes", "no"}, 0, false},
 };
 
 json_t *cli_call_apply(struct ty_arena *a, const struct cli_call *call, const json_t *value)
@@ -265,19 +315,34 @@ static ty_err argument_parse(const struct transform *t, ty_str text, size_t plac
     for (size_t i = 0; named && i < CLI_CALL_ARGS; i++)
         if (t->args[i] != NULL && ty_str_is(name, t->args[i]))
             place = i;
-    if (place >= CLI_CALL_ARGS || t->args[place] == NULL ||
-        (named && !ty_str_is(name, t->args[place])))
+    bool key = place < CLI_CALL_ARGS && t->args[place] == NULL && t->keys && !named &&
+               cli_path_is_good(text);
+    bool known = place < CLI_CALL_ARGS && t->args[place] != NULL &&
+                 (!named || ty_str_is(name, t->args[place]));
+    if (!key && !known)
         return ty_fail(TY_INVALID_ARGUMENT, "the transform '%s()' takes no '" TY_STR_FMT "'",
                        t->name, TY_STR_ARG(text));
     call->args[place] = cli_unquoted(named ? value : text);
     call->given[place] = true;
-    if (strcmp(t->args[place], "tz") == 0 && !ty_str_is(call->args[place], "LOCAL") &&
-        !ty_str_is(call->args[place], "UTC"))
+    if (known && strcmp(t->args[place], "tz") == 0 && !zone_is_known(call->args[place]))
         return ty_fail(TY_INVALID_ARGUMENT,
-                       "date()'s tz is LOCAL or UTC, not "
-                       "'" TY_STR_FMT "'",
+                       "date()'s tz is LOCAL, UTC or a zone such as Europe/Paris that is in "
+                       "/usr/share/zoneinfo (tzdata), not '" TY_STR_FMT "'",
                        TY_STR_ARG(call->args[place]));
     return TY_OK;
+}
+
+static ty_err name_fail(ty_str name)
+{
+    struct ty_buf b;
+    ty_buf_init(&b, 1024);
+    for (size_t i = 0; i < TY_COUNT(transforms); i++)
+        ty_buf_addf(&b, "%s%s", i == 0 ? "" : ", ", transforms[i].name);
+    ty_err err = ty_fail(TY_INVALID_ARGUMENT,
+                         "the transform '" TY_STR_FMT "()' is not supported; these are: %s",
+                         TY_STR_ARG(name), b.ptr);
+    ty_buf_clear(&b);
+    return err;
 }
 
 ty_err cli_call_parse(ty_str name, ty_str args, struct cli_call *ret_call)
@@ -288,10 +353,7 @@ ty_err cli_call_parse(ty_str name, ty_str args, struct cli_call *ret_call)
     while (t < TY_COUNT(transforms) && !ty_str_is(name, transforms[t].name))
         t++;
     if (t == TY_COUNT(transforms))
-        return ty_fail(TY_INVALID_ARGUMENT,
-                       "the transform '" TY_STR_FMT "()' is not supported; "
-                       "basename, date, join, len, list, lower, segment, upper and yesno are",
-                       TY_STR_ARG(name));
+        return name_fail(name);
     call.transform = t;
     for (size_t place = 0; more; place++) {
         ty_str arg;
@@ -303,6 +365,13 @@ ty_err cli_call_parse(ty_str name, ty_str args, struct cli_call *ret_call)
         if (err != TY_OK)
             return err;
     }
+    for (size_t i = 0; i < transforms[t].needed; i++)
+        if (!call.given[i])
+            return ty_fail(TY_INVALID_ARGUMENT, "the transform '%s()' needs %zu argument%s",
+                           transforms[t].name, transforms[t].needed,
+                           transforms[t].needed == 1 ? "" : "s");
     *ret_call = call;
-    return TY_OK;
+    if (transforms[t].apply == cli_do_format)
+        return cli_format_text_check(call.args[0]);
+    return transforms[t].apply == cli_do_sub ? cli_sub_check(ret_call) : TY_OK;
 }

@@ -28,8 +28,37 @@ def test_jobs_are_completed_live(yard):
     words = yard.trainyard("completion", "words", "--", "ai", "custom-jobs", "describe", "").stdout.split("\n")
     assert name.rsplit("/", 1)[1] in words and "night-run" in words and "with" not in words
     assert yard.trainyard("completion", "words", "--", "why", "nig").stdout == "night-run\n"
-    line = f'source <("{BINARY}" completion bash); COMP_WORDS=("{BINARY}" ai custom-jobs cancel ni); COMP_CWORD=4; _trainyard; echo "${{COMPREPLY[@]}}"'
+    line = f'source <("{BINARY}" completion bash); COMP_WORDS=("{BINARY}" ai custom-jobs describe ni); COMP_CWORD=4; _trainyard; echo "${{COMPREPLY[@]}}"'
     assert yard.run("bash", "-c", line).stdout.split() == ["night-run"]
+
+
+def test_cancel_offers_what_can_be_cancelled(yard):
+    yard.wait(yard.create("true", display_name="over"))
+    name = yard.create("sleep", "60", display_name="under-way")
+    words = yard.trainyard("completion", "words", "--", "ai", "custom-jobs", "cancel", "").stdout.split()
+    assert words == [name.rsplit("/", 1)[1], "under-way"]
+    assert "over" in yard.trainyard("completion", "words", "--", "why", "").stdout.split()
+
+
+@pytest.mark.parametrize("line, words", [
+    ("help ''", "serve env ai why"), ("help ai ''", "custom-jobs"), ("help ai custom-jobs ca", "cancel"), ("completion ''", "bash zsh fish"),
+    ("config set ''", "project region compute/region"), ("config unset re", "region"), ("config set project ''", ""),
+])
+def test_what_stands_behind_a_command(line, words):
+    count = len(line.split())
+    found = bash(f'source <("{BINARY}" completion bash); COMP_WORDS=("{BINARY}" {line}); COMP_CWORD={count}; _trainyard; echo "${{COMPREPLY[@]}}"')
+    assert found[:len(words.split())] == words.split() and (words or not found), found
+
+
+def test_runtimes_are_completed(tmp_path):
+    key = "ab" * 32
+    folder = tmp_path / "python" / "runtimes" / key
+    folder.mkdir(parents=True)
+    (folder / ".ready").write_text("host\nPython 3.11\n")
+    listed = subprocess.run([BINARY, "runtimes", "list", f"--data={tmp_path}", "--format=value(key)"], capture_output=True, text=True, timeout=20)
+    words = subprocess.run([BINARY, "completion", "words", "--", "runtimes", "remove", ""], capture_output=True, text=True, timeout=20,
+                           env={**clean_environment(), "TRAINYARD_DATA": str(tmp_path)})
+    assert listed.stdout.split() == [key] and words.stdout.split() == [key[:12]]
 
 
 def test_jobs_of_a_server_that_is_away_are_none(tmp_path):

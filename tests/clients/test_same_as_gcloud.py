@@ -58,7 +58,18 @@ FORMATS = [f"{LIST} --filter='displayName=(alpha gamma) OR error:*' --format={sh
     "value(name.segment(1),name.segment(-2),displayName.len())", "value(createTime.date())",
     "value(createTime.date('%Y-%m-%d %H:%M'))", "value(createTime.date(tz=LOCAL))", "value(displayName.upper(),state.lower())",
     "value(displayName.yesno(yes=Y,no=N),error.message.yesno(no=fine))", "value(labels.list(separator='|'))",
-    "value(nope.basename(undefined=none))", "value(name.basename().len())")
+    "value(nope.basename(undefined=none))", "value(name.basename().len())",
+    "table[title='My jobs'](displayName,state)", "table[title='a title that is longer than all of the rows of its table'](state)",
+    "table[box,title='My jobs'](displayName,state)", "table[all-box](displayName,labels.team)", "table[pad=4](displayName,labels.team)",
+    "table[box](displayName:label=ODD,state,name.basename():label=EVEN)", "table(displayName,jobSpec.workerPoolSpecs[].replicaCount)",
+    "table(displayName:align=right,state:align=center:wrap,nope:optional,error.code:optional,labels.team:alias=t)",
+    "csv[quote](displayName,state)", "value[quote](displayName,error.message)", "json[no-undefined](displayName,nope)",
+    "value[delimiter='|',terminator='\\n\\n'](displayName,jobSpec.workerPoolSpecs[].replicaCount)",
+    "value(firstof(nope,displayName),labels.firstof(zz,team))", "table(firstof(nope,displayName),state)",
+    "value(displayName.sub('A','X'),displayName.sub('(a)','<\\1>',1),displayName.sub(a,X,0,false))",
+    "value(name.split('/'),name.split('/').slice(1:3),displayName.slice(-2:),name.split().slice(2))",
+    "value(format('{{0}} is {{1}}',displayName,state))", "value(displayName.format('<{{0}}>'))",
+    "value(createTime.date(format='%Y-%m-%d %H',tz=America/New_York),createTime.date(tz=EST5EDT),nope.date(undefined=never))")
 ]
 
 FILTERS = [f"{BY_NAME} --format='value(displayName)' --filter={shlex.quote(text)}" for text in (
@@ -71,7 +82,7 @@ FILTERS = [f"{BY_NAME} --format='value(displayName)' --filter={shlex.quote(text)
     "createTime<-P1D", "createTime<2020-01-01T00:00:00Z", "createTime>='2020-01-01 10:00:00'", "alpha", "beta", "nothere",
     "jobSpec.workerPoolSpecs.replicaCount>1", "jobSpec.workerPoolSpecs[1].replicaCount=2", "name:customJobs*",
     'displayName="beta job"', "displayName='beta job'", "error.code>0", "error:*", "NOT (displayName=alpha OR error:*)",
-    "displayName<b", "displayName>=b",
+    "displayName<b", "displayName>=b", "displayName.split(' ').len()>1", "displayName.slice(0:1)=g",
     "displayName=(alpha,gamma)", "displayName=(alpha, gamma)", "displayName=('alpha','beta job')", "labels.team=(x,y)",
     "error.code=(1,3)", "state=(JOB_STATE_FAILED,JOB_STATE_CANCELLED)", "displayName:(alp*, gam*)",
     "displayName.len()>5", "createTime.date('%Y')>2000", "name.basename().len()>3 displayName=alpha")
@@ -84,6 +95,8 @@ LISTS = [
     # Not labels.team upwards: gcloud cannot sort by a label and leaves the order as it was.
     f"{LIST} --sort-by=~labels.team,displayName --format='value(displayName)'",
     f"{LIST} --sort-by=~error.code,displayName --format='table(displayName)'", f"{LIST} --sort-by=labels.team,~displayName --format='table(displayName)'",
+    f"{BY_NAME} --limit=unlimited --page-size=unlimited --format='value(displayName)'",
+    f"{LIST} --filter=displayName=nobody --format='table(displayName)'", f"{LIST} --filter=displayName=nobody --format='csv(displayName)'",
     f"{LIST} --page-size=1 --format='value(displayName)'", f"{LIST} --limit 1 --format 'value(displayName)'",
     f"--project=trainyard {BY_NAME} --format='value(displayName)'", f"ai --project trainyard custom-jobs list --limit=1 --format=json",
     f"beta {BY_NAME} --format='value(displayName)'", f"alpha {BY_NAME} --format='value(displayName)'",
@@ -133,7 +146,8 @@ WRONG = [
     "ai custom-jobs describe {a_id} extra", "ai custom-jobs describe {a_id} -- x",
     "ai custom-jobs describe 1 --no-user-output-enabled", "ai custom-jobs cancel", "ai custom-jobs cancel 1",
     "ai custom-jobs cancel {a}", "ai custom-jobs stream-logs", "ai custom-jobs stream-logs 1", "ai custom-jobs bogus", "ai custom-jobs",
-    "config configurations create Bad_Name", "config configurations activate", "config set project",
+    "config configurations create Bad_Name", "config configurations activate", "config set project", "config set project BAD_NAME",
+    "config set project bad-",
 ]
 
 # (words, gcloud's exit status, ours): where we differ, and why.
