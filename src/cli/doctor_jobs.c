@@ -62,12 +62,13 @@ void doctor_containers(struct doctor *d)
 {
     struct container_engine e;
     struct ty_buf options;
+    container_engine_retry(d->c->data_dir);
     ty_err err = container_engine_find(d->c->arena, d->config.container_engine, d->c->data_dir, &e);
     if (err != TY_OK) {
         doctor_found(d, DOCTOR_NOTE, "containers",
-                     "%s. For jobs with images: apt install podman. Image 'host' and Python "
-                     "packages need none",
-                     ty_err_message());
+                     "%s. %s. Only jobs with images need one, not image 'host' and Python packages",
+                     ty_err_message(),
+                     container_engine_advice(d->c->arena, d->config.container_engine));
         return;
     }
     ty_buf_init(&options, 4096);

@@ -6,6 +6,7 @@
  * the attempt's folder:
  *
  *   data/engine       the engine that was found usable here, and the options it needs
+ *   data/engine-refused   why podman was found unusable
  *   engine            the same, as the attempt's preparation saw it
  *   image-0           PYTHONPATH of the image of pool 0
  *   0-0.container     replica 0-0 has, or may have, a container; gone when that is removed
@@ -37,11 +38,16 @@ struct container_engine {
 const char *container_kind_name(enum container_kind kind); /* "podman" */
 /* The engine of setting container_engine (auto, podman, docker, none or a path): it answers, and
  * for podman, a container was started to see which options that needs. What was found is kept in
- * data_dir/engine, so that the next call reads one file. TY_FAILED_PRECONDITION says for each
- * engine why not, and what to install. */
+ * data_dir/engine, so that the next call reads one file; that podman was tried in vain, in
+ * data_dir/engine-refused, for ten minutes. TY_FAILED_PRECONDITION says for each engine why not. */
 TY_NODISCARD ty_err container_engine_find(struct ty_arena *a, const char *setting,
                                           const char *data_dir,
                                           struct container_engine *ret_engine);
+
+/* Forget that a podman could not start containers: the next call tries it again. */
+void container_engine_retry(const char *data_dir);
+/* What to do where none is found: a sentence without its point, of how that setting stands. */
+const char *container_engine_advice(struct ty_arena *a, const char *setting);
 
 /* ---- images ---- */
 

@@ -15,7 +15,9 @@
  *   limits     or no-limits
  *   OPTION     any number of these
  *
- * Only what works is kept; what does not is looked at anew by each call. */
+ * That a podman cannot start containers is kept, too, because finding it out takes all ways, ten
+ * seconds or more: in `engine-refused`, with a head, key and reason likewise, for REFUSED_MS or
+ * until container_engine_retry. What else does not work is looked at anew by each call. */
 #include "container/container_int.h"
 
 #include <sys/resource.h>
@@ -25,8 +27,11 @@ enum {
     PROBE_MS = 30000,
     ENGINE_FILE_BYTES = 16384,
     NOFILE_MOST = 1048576,
+    REFUSED_MS = 10 * 60 * 1000,
 };
-#define ENGINE_FILE_HEAD "trainyard engine 1"
+#define ENGINE_FILE_HEAD  "trainyard engine 1"
+#define REFUSED_FILE      "engine-refused"
+#define REFUSED_FILE_HEAD "trainyard engine-refused 1"
 
 static const char *const kind_names[] = {"podman", "docker"};
 
@@ -120,6 +125,11 @@ static void key_add(struct ty_buf *key, const char *path)
         ty_buf_addz(key, " -");
 }
 
+/* What podman works with: installing or changing one of these may make it usable. */
+static const char *const helpers[] = {"/usr/sbin/runc", "/usr/bin/runc",
+                                      "/usr/bin/crun",  "/usr/bin/newuidmap",
+                                      "/etc/subuid",    "/etc/containers/containers.conf"};
+
 /* All that decides which engine is found, and how. One line. */
 static const char *engine_key(struct ty_arena *a, const char *setting)
 {
@@ -129,6 +139,8 @@ static const char *engine_key(struct ty_arena *a, const char *setting)
     ty_buf_addz(&b, setting);
     for (size_t i = 0; i < TY_COUNT(kind_names); i++)
         key_add(&b, program_find(a, kind_names[i]));
+    for (size_t i = 0; i < TY_COUNT(helpers); i++)
+        key_add(&b, helpers[i]);
     if (strchr(setting, '/'))
         key_add(&b, setting);
     if (ty_file_read(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 256, a, &boot) == TY_OK)
@@ -139,6 +151,44 @@ static const char *engine_key(struct ty_arena *a, const char *setting)
         if (*c == '\n')
             *c = ' ';
     return key;
+}
+
+/* ---- the file of a refusal ---- */
+
+/* The reason, if this podman was refused a short while ago; else NULL. */
+static const char *refused_read(struct ty_arena *a, int dirfd, const char *key)
+{
+    struct stat st;
+    ty_str text, head, kept, reason;
+    if (dirfd < 0 || fstatat(dirfd, REFUSED_FILE, &st, 0) != 0 ||
+        ty_file_read(dirfd, REFUSED_FILE, ENGINE_FILE_BYTES, a, &text) != TY_OK)
+        return NULL;
+    int64_t age_ms = ty_now_ns() / 1000000 - (int64_t)st.st_mtim.tv_sec * 1000;
+    if (age_ms < -1000 || age_ms > REFUSED_MS || !next_line(&text, &head) ||
+        !next_line(&text, &kept) || !next_line(&text, &reason) ||
+        !ty_str_is(head, REFUSED_FILE_HEAD) || !ty_str_is(kept, key))
+        return NULL;
+    return ty_cstr(a, reason);
+}
+
+static void refused_write(int dirfd, const char *key, const char *reason)
+{
+    struct ty_buf b;
+    ty_buf_init(&b, ENGINE_FILE_BYTES);
+    ty_buf_addf(&b, "%s\n%s\n%.2000s\n", REFUSED_FILE_HEAD, key, reason);
+    ty_err err = ty_buf_check(&b, REFUSED_FILE);
+    if (err == TY_OK)
+        err = ty_file_replace(dirfd, REFUSED_FILE, ty_buf_str(&b), 0600);
+    if (err != TY_OK)
+        log_warn("container.engine", "error='%s'", ty_err_message()); /* found out again */
+    ty_buf_clear(&b);
+}
+
+void container_engine_retry(const char *data_dir)
+{
+    struct ty_arena a = {0};
+    unlink(ty_format(&a, "%s/%s", data_dir, REFUSED_FILE));
+    ty_arena_clear(&a);
 }
 
 /* ---- trying podman ---- */
@@ -229,11 +279,13 @@ static ty_err podman_try(struct ty_arena *a, const struct container_engine *e, c
     return err;
 }
 
-/* The first way that works: with limits if there is one, else without. */
+/* The first way that works: with limits if there is one, else without. The reason is the first
+ * way's, the plain command line: what the user would be told, too. */
 static ty_err podman_try_all(struct ty_arena *a, struct container_engine *e, const char *folder,
                              bool runc, const char **ret_reason)
 {
     ty_err err = TY_FAILED_PRECONDITION;
+    const char *reason = "";
     for (int limits = 1; limits >= 0; limits--)
         for (size_t i = 0; i < TY_COUNT(podman_ways); i++) {
             const struct way *way = &podman_ways[i];
@@ -241,7 +293,9 @@ static ty_err podman_try_all(struct ty_arena *a, struct container_engine *e, con
                 continue;
             way_options(a, way, e);
             e->limits = limits;
-            err = podman_try(a, e, folder, ret_reason);
+            err = podman_try(a, e, folder, &reason);
+            if (err != TY_OK && **ret_reason == '\0')
+                *ret_reason = reason;
             if (err == TY_OK || err == TY_DEADLINE_EXCEEDED)
                 return err;
         }
@@ -278,6 +332,12 @@ size_t engine_rm_words(const struct container_engine *engine, const char **argv)
 
 /* ---- finding one ---- */
 
+/* What is looked for, and where what is found is kept. */
+struct search {
+    const char *setting, *key;
+    int dirfd; /* the data folder; -1: nothing is kept */
+};
+
 /* The first line that `argv` prints. */
 static ty_err ask(struct ty_arena *a, const char *const *argv, const char **ret_line)
 {
@@ -293,8 +353,21 @@ static ty_err ask(struct ty_arena *a, const char *const *argv, const char **ret_
     return err;
 }
 
-static ty_err engine_try(struct ty_arena *a, enum container_kind kind, const char *name,
-                         struct container_engine *ret_engine)
+/* podman_find_way, unless it was found a short while ago that there is none. */
+static ty_err podman_find_way_once(struct ty_arena *a, const struct search *s,
+                                   struct container_engine *e)
+{
+    const char *refused = refused_read(a, s->dirfd, s->key);
+    if (refused)
+        return ty_fail(TY_FAILED_PRECONDITION, "%s", refused);
+    ty_err err = podman_find_way(a, e);
+    if (err == TY_FAILED_PRECONDITION && s->dirfd >= 0)
+        refused_write(s->dirfd, s->key, ty_err_message());
+    return err;
+}
+
+static ty_err engine_try(struct ty_arena *a, const struct search *s, enum container_kind kind,
+                         const char *name, struct container_engine *ret_engine)
 {
     struct container_engine e = {.kind = kind, .path = program_find(a, name)};
     const char *docker = "{{.Server.Version}}", *limits = "";
@@ -309,7 +382,7 @@ static ty_err engine_try(struct ty_arena *a, enum container_kind kind, const cha
         e.limits = strcmp(limits, "true true") == 0;
         e.options[0] = "--log-driver=none"; /* what it prints comes to us alone */
     } else if (err == TY_OK) {
-        err = podman_find_way(a, &e);
+        err = podman_find_way_once(a, s, &e);
     }
     if (err != TY_OK)
         return ty_wrap(err, "%s", e.path);
@@ -323,22 +396,23 @@ static enum container_kind kind_of_path(const char *path)
     return strstr(strrchr(path, '/'), "docker") ? CONTAINER_DOCKER : CONTAINER_PODMAN;
 }
 
-static ty_err engine_search(struct ty_arena *a, const char *setting,
+static ty_err engine_search(struct ty_arena *a, const struct search *s,
                             struct container_engine *ret_engine)
 {
+    const char *setting = s->setting;
     struct ty_buf why;
     ty_err err = TY_FAILED_PRECONDITION;
     if (strcmp(setting, "none") == 0)
         return ty_fail(TY_FAILED_PRECONDITION, "the setting container_engine is 'none'");
     if (strchr(setting, '/'))
-        return engine_try(a, kind_of_path(setting), setting, ret_engine);
+        return engine_try(a, s, kind_of_path(setting), setting, ret_engine);
     ty_buf_init(&why, 2048);
     bool known = false;
     for (size_t i = 0; i < TY_COUNT(kind_names) && err != TY_OK; i++) {
         if (strcmp(setting, "auto") != 0 && strcmp(setting, kind_names[i]) != 0)
             continue;
         known = true;
-        err = engine_try(a, (enum container_kind)i, kind_names[i], ret_engine);
+        err = engine_try(a, s, (enum container_kind)i, kind_names[i], ret_engine);
         if (err != TY_OK)
             ty_buf_addf(&why, "%s%.900s", why.len ? "; " : "", ty_err_message());
     }
@@ -366,10 +440,23 @@ ty_err container_engine_find(struct ty_arena *a, const char *setting, const char
         *ret_engine = kept;
         return TY_OK;
     }
-    ty_err err = engine_search(a, setting, ret_engine);
+    struct search s = {.setting = setting, .key = key, .dirfd = dirfd};
+    ty_err err = engine_search(a, &s, ret_engine);
     if (err == TY_OK && dirfd >= 0 && engine_write(dirfd, ret_engine, key) != TY_OK)
         log_warn("container.engine", "error='%s'", ty_err_message()); /* found again next time */
     if (dirfd >= 0)
         close(dirfd);
     return err == TY_OK ? TY_OK : ty_wrap(TY_FAILED_PRECONDITION, "no container engine is usable");
+}
+
+const char *container_engine_advice(struct ty_arena *a, const char *setting)
+{
+    bool any = strcmp(setting, "auto") == 0,
+         there = strchr(setting, '/') && program_find(a, setting);
+    for (size_t i = 0; i < TY_COUNT(kind_names); i++)
+        there = there ||
+                ((any || strcmp(setting, kind_names[i]) == 0) && program_find(a, kind_names[i]));
+    return there ? "It is installed, but this user cannot use it here: 'trainyard doctor' tries it "
+                   "again once that is mended"
+                 : "Install one, on Debian: apt install podman";
 }

@@ -14,6 +14,9 @@ static const char script[] =
     "#!/bin/sh\n"
     "echo \"$*\" >>$FAKE/calls\n"
     "for w; do case $w in --cidfile=*) cid=${w#--cidfile=};; esac; done\n"
+    "case \"$1 $2\" in run*) case \"$*\" in *--rootfs*) echo no cgroups $(grep -c rootfs "
+    "$FAKE/calls) >&2\n"
+    "  exit $(cat $FAKE/probe);; esac;; esac\n"
     "case \"$1 $2\" in\n"
     "'version --format') [ -e $FAKE/no-daemon ] && { echo 'Cannot connect' >&2; exit 1; }\n"
     "  echo warning >&2; echo 28.0;;\n"
@@ -307,6 +310,52 @@ static void engine_that_does_not_answer(void **state)
     assert_non_null(strstr(ty_err_message(), "/no/podman is not installed"));
 }
 
+/* Trying all its ways takes long: not for each job that is refused. */
+static void podman_that_is_refused_is_kept(void **state)
+{
+    (void)state;
+    struct container_engine e;
+    put("podman", script);
+    put("probe", "125");
+    for (int i = 0; i < 3; i++) {
+        assert_err(TY_FAILED_PRECONDITION,
+                   container_engine_find(&arena, path_of("podman"), fake, &e));
+        assert_non_null(strstr(ty_err_message(), "it cannot start a container (no cgroups 1)"));
+    }
+    size_t tries = count_calls("run");
+    assert_true(tries > 1);
+    put("probe", "127");
+    assert_err(TY_FAILED_PRECONDITION, container_engine_find(&arena, path_of("podman"), fake, &e));
+    assert_int_equal(count_calls("run"), tries);
+    container_engine_retry(fake);
+    assert_ok(container_engine_find(&arena, path_of("podman"), fake, &e));
+    assert_int_equal(count_calls("run"), tries + 1);
+    assert_true(is_there("engine"));
+}
+
+static void refusal_does_not_last(void **state)
+{
+    (void)state;
+    struct container_engine e;
+    struct timespec old[2] = {{.tv_sec = time(NULL) - 601}, {.tv_sec = time(NULL) - 601}};
+    put("podman", script);
+    put("probe", "125");
+    assert_err(TY_FAILED_PRECONDITION, container_engine_find(&arena, path_of("podman"), fake, &e));
+    put("probe", "127");
+    assert_int_equal(utimensat(AT_FDCWD, path_of("engine-refused"), old, 0), 0);
+    assert_ok(container_engine_find(&arena, path_of("podman"), fake, &e));
+}
+
+/* Who has it need not install it. */
+static void advice_is_of_what_is_there(void **state)
+{
+    (void)state;
+    assert_non_null(
+        strstr(container_engine_advice(&arena, path_of("docker")), "is installed, but"));
+    assert_non_null(strstr(container_engine_advice(&arena, "/no/docker"), "apt install podman"));
+    assert_non_null(strstr(container_engine_advice(&arena, "none"), "apt install podman"));
+}
+
 static void call_that_hangs_is_ended(void **state)
 {
     (void)state;
@@ -598,6 +647,9 @@ static const struct CMUnitTest tests[] = {
     CASE("image/rules_are_checked", rules_are_checked),
     CASE("engine/is_kept", engine_is_kept),
     CASE("engine/does_not_answer", engine_that_does_not_answer),
+    CASE("engine/refused_is_kept", podman_that_is_refused_is_kept),
+    CASE("engine/refusal_does_not_last", refusal_does_not_last),
+    CASE("engine/advice_is_of_what_is_there", advice_is_of_what_is_there),
     CASE("engine/call_that_hangs_is_ended", call_that_hangs_is_ended),
     CASE("prepare/image_there", image_that_is_there_is_not_pulled),
     CASE("prepare/image_pulled", image_that_is_not_there_is_pulled),

@@ -58,6 +58,25 @@ static void stop_all(struct conductor *c, int64_t grace_ms)
     c->kill_ms = grace_ms > 0 ? ty_boot_ms() + grace_ms : INT64_MAX;
 }
 
+static bool anybody_runs(const struct conductor *c)
+{
+    for (size_t i = 0; i < c->replica_count; i++)
+        if (c->replicas[i].state != REPLICA_GONE)
+            return true;
+    return false;
+}
+
+/* For who asks in the grace period; not synced. */
+static void note_stopping(struct conductor *c)
+{
+    struct ty_buf fields;
+    ty_buf_init(&fields, 256);
+    journal_field(&fields, "outcome", ty_str_of(c->outcome));
+    if (journal_add(&c->journal, "stopping", ty_buf_str(&fields)) != TY_OK)
+        log_warn("conductor.journal", "job=%" PRId64 " error='%s'", c->job_id, ty_err_message());
+    ty_buf_clear(&fields);
+}
+
 /* Decide the outcome, once, and stop who still runs. The message is what `c->message` holds. */
 static void decide(struct conductor *c, const char *outcome, ty_err code, bool retry,
                    int64_t grace_ms)
@@ -66,6 +85,8 @@ static void decide(struct conductor *c, const char *outcome, ty_err code, bool r
     c->outcome = outcome;
     c->code = code;
     c->retry = retry;
+    if (grace_ms > 0 && anybody_runs(c))
+        note_stopping(c);
     stop_all(c, grace_ms);
 }
 

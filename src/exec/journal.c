@@ -203,6 +203,8 @@ static void apply(struct ty_arena *a, const struct record *r, struct exec_look *
         look->running_ns = r->time_ns;
     } else if (ty_str_is(r->kind, "preparing")) {
         look->preparing_ns = r->time_ns;
+    } else if (ty_str_is(r->kind, "stopping")) {
+        look->stopping = record_get(a, r, "outcome");
     } else if (ty_str_is(r->kind, "restart")) {
         look->restarts++;
     } else if (ty_str_is(r->kind, "provisioned")) {

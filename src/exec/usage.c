@@ -15,6 +15,9 @@
  * The processes are those of its cgroup, or those its own /proc shows (/proc/PID/root/proc of the
  * init: the PID namespace's), or, with neither, the children below the init.
  *
+ * A replica in a container is measured by the group that its engine made (inside.c), or not at all:
+ * what we wait for is the engine's client.
+ *
  * The receipt is a record "used" in the journal for each run of a replica, and a line in the log.
  */
 #include "exec/exec_int.h"

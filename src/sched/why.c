@@ -271,19 +271,34 @@ static ty_err explain_wait(const struct sched_why_setup *setup, struct ty_arena 
 
 /* ---- all jobs ---- */
 
+/* Why an attempt's replicas are being stopped; NULL: they are not. */
+static const char *stopping_text(ty_str outcome)
+{
+    if (ty_str_is(outcome, "timeout"))
+        return "its time is over (scheduling.timeout); its processes have the grace period to end";
+    if (ty_str_is(outcome, "failed"))
+        return "a replica has failed; the others have the grace period to end";
+    if (ty_str_is(outcome, "succeeded"))
+        return "its chief has finished; the other replicas have the grace period to end";
+    return NULL;
+}
+
 static void explain_run(struct ty_arena *a, const char *data_dir, const struct progress *p,
                         struct sched_why *why)
 {
-    struct exec_look look;
+    struct exec_look look = {0};
     why->since_ns = p->since_ns;
+    if (exec_attempt_look(a, data_dir, why->job.id, why->job.attempt, &look) == TY_OK)
+        why->restarts = look.restarts;
+    const char *stopping = stopping_text(look.stopping);
     if (why->job.state == JOB_STATE_CANCELLING || why->job.cancel_requested)
         why->reason = "it was asked to stop; its processes have the grace period to end";
+    else if (stopping)
+        why->reason = stopping;
     else if (p->starting)
         why->reason = "its replicas are being started";
     else
         why->reason = "all its replicas are running";
-    if (exec_attempt_look(a, data_dir, why->job.id, why->job.attempt, &look) == TY_OK)
-        why->restarts = look.restarts;
 }
 
 /* What it asked for, and (once it was started) what it has instead. */

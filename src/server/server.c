@@ -94,6 +94,11 @@ static ty_err data_dir_open(struct server *s, const char *given)
         return ty_fail(TY_PERMISSION_DENIED,
                        "others may write to '%s', and what is in it runs as you: chmod 700 '%s'",
                        s->data_dir, s->data_dir);
+    if (strchr(s->data_dir, ':'))
+        return ty_fail(TY_INVALID_ARGUMENT,
+                       "the data folder '%s' has a ':' in its path, which PATH and Python's "
+                       "environments cannot have: give another with --data",
+                       s->data_dir);
     err = data_dir_lock(s);
     if (err == TY_OK)
         err = data_dir_format(s);

@@ -112,9 +112,10 @@ static void image_check(const struct vertex_place *place, ty_str image, const ch
     else if (container_engine_find(v->arena, place->config->container_engine, place->data_dir,
                                    &engine) != TY_OK)
         wire_violation_add(v, field,
-                           "%s. Install one, on Debian: apt install podman; or use image 'host', "
-                           "which runs the command directly on this machine",
-                           ty_err_message());
+                           "%s. %s; or use image 'host', which runs the command directly on this "
+                           "machine",
+                           ty_err_message(),
+                           container_engine_advice(v->arena, place->config->container_engine));
 }
 
 /* What `host` needs and an image need not have: something to run. */

@@ -340,6 +340,19 @@ def test_no_engine_is_a_refusal_that_says_what_to_do(tmp_path, setting, why):
         assert yard.wait(yard.create("true"))["state"] == "JOB_STATE_SUCCEEDED"
 
 
+def test_usage_that_cannot_be_seen_is_not_the_clients(tmp_path):
+    """An engine whose containers are elsewhere, as a docker with a remote daemon has them."""
+    engine = tmp_path / "docker"
+    engine.write_text('#!/bin/sh\nfor w; do case $w in --cidfile=*) echo c0ffee >"${w#--cidfile=}";; esac; done\n'
+                      'case "$1" in version) echo 1;; info) echo true true;; run) echo ran; sleep 0.5;; esac\nexit 0\n')
+    engine.chmod(0o755)
+    with Yard(tmp_path, settings={"container_engine": engine}) as yard:
+        name = yard.create(pools=[pool("gcr.io/p/x:1", ["/bin/true"])])
+        assert yard.wait(name, seconds=60)["state"] == "JOB_STATE_SUCCEEDED", yard.lines(name, "service")
+        assert yard.lines(name) == ["ran"]
+        assert any(line.startswith("Used: not measured") for line in yard.lines(name, "service")), yard.lines(name, "service")
+
+
 def conductor_of(yard, name):
     record = (yard.data / "jobs" / name.rsplit("/", 1)[1] / "1" / "journal").read_text()
     return int(record.split("pid=", 1)[1].split()[0])
