@@ -195,7 +195,7 @@ static const struct argument {
     {"PROPERTY", NULL, false, add_properties},
     {"PROPERTY VALUE", NULL, false, add_properties},
     {"SHELL", NULL, false, add_shells},
-    {"KEY", NULL, false, add_runtimes},
+    {"KEY|IMAGE", NULL, false, add_runtimes},
     {"COMMAND", NULL, true, add_commands},
 };
 

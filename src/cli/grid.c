@@ -144,7 +144,7 @@ static void add_title(struct ty_buf *b, const struct cli_grid *g, size_t *width,
     size_t title = cli_text_width(g->title), all = 0;
     for (size_t k = 0; k < columns; k++)
         all += width[k];
-    size_t more = all < title ? (title + columns - 1) / columns : 0;
+    size_t more = columns > 0 && all < title ? (title + columns - 1) / columns : 0;
     for (size_t k = 0; k < columns; k++)
         width[k] += more;
     all += columns * more + (g->box ? 3 * columns - 1 : g->pad * (columns - 1));

@@ -195,8 +195,10 @@ static json_t *with_case(const json_t *v, wint_t (*turn)(wint_t, locale_t))
 {
     struct ty_buf b;
     ty_str rest = ty_str_of(json_string_value(v));
+    if (!json_is_string(v))
+        return json_incref((json_t *)v);
     locale_t locale = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
-    if (!json_is_string(v) || locale == (locale_t)0)
+    if (locale == (locale_t)0)
         return json_incref((json_t *)v);
     ty_buf_init(&b, 1 << 26);
     while (rest.len > 0) {

@@ -297,12 +297,14 @@ static const char *const dump_cases[][2] = {
     {"?a", "?a"},
     {"? a", "'? a'"},
     {"a: b", "'a: b'"},
+    {"it's: x", "\"it's: x\""},
+    {"a: 'b\" c", "\"a: 'b\\\" c\""},
     {"a:", "'a:'"},
     {"a:b", "a:b"},
     {"a #b", "'a #b'"},
     {"a#b", "a#b"},
     {"it's", "it's"},
-    {"'q", "'''q'"},
+    {"'q", "\"'q\""},
     {" x", "' x'"},
     {"x ", "'x '"},
     {"*a", "'*a'"},
@@ -365,6 +367,11 @@ static void yaml_dump_strings(void **state)
 static void yaml_dump_folds(void **state)
 {
     (void)state;
+    prints_as(
+        "{\"message\":\"x: it's  two  spaces and a very long line that goes on and on  until it "
+        "must be folded somewhere in here\"}",
+        "message: \"x: it's  two  spaces and a very long line that goes on and on  until it\\\n"
+        "  \\ must be folded somewhere in here\"\n");
     prints_as(
         "{\"long\":\"aaaa bbbb aaaa bbbb aaaa bbbb aaaa bbbb aaaa bbbb aaaa bbbb aaaa bbbb aaaa "
         "bbbb aaaa bbbb\"}",

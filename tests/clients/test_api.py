@@ -8,9 +8,13 @@ from yard import PARENT, PROJECT
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z$")
 
 
-def test_chief_worker_ps_see_one_cluster(yard):
-    command = ("sh", "-c", 'echo "$TF_CONFIG"; echo "rank $RANK of $WORLD_SIZE"; echo "$CLUSTER_SPEC" >&2')
-    name = yard.create(pools=[yard.pool(*command), yard.pool(*command, replicas=2), yard.pool("sleep", "60")])
+def test_chief_worker_ps_see_one_cluster(yard, tmp_path):
+    said = tmp_path / "said"  # the chief's end stops the others: it waits for them
+    said.mkdir()
+    script = 'echo "$TF_CONFIG"; echo "rank $RANK of $WORLD_SIZE"; echo "$CLUSTER_SPEC" >&2'
+    chief = ("sh", "-c", f"{script}; while [ $(ls {said} | wc -l) -lt 2 ]; do sleep 0.05; done")
+    worker = ("sh", "-c", f"{script}; touch {said}/$TRAINYARD_REPLICA")
+    name = yard.create(pools=[yard.pool(*chief), yard.pool(*worker, replicas=2), yard.pool("sleep", "60")])
     job = yard.wait(name)
     assert job["state"] == "JOB_STATE_SUCCEEDED"
     tasks = {e["resource"]["labels"]["task_name"] for e in yard.entries(name)}

@@ -23,7 +23,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "faults"))
 import fates  # noqa: E402
 import invariants  # noqa: E402
 
-TALK = "i=0; while [ $i -lt 400 ] || [ ! -e {taken} ]; do echo line $i; i=$((i+1)); sleep 0.005; done"
+TALK = "i=0; while [ $i -lt 100 ] || [ ! -e {taken} ]; do echo line $i; i=$((i+1)); sleep 0.005; done"
 
 
 def run(*words, environment=None, **rest):
@@ -132,8 +132,8 @@ def test_taken_under_load_and_served_beside_the_original(tmp_path, rng):
 
 
 def invariants_of_both(yard, witness, other, second):
-    yard.wait_for(lambda: all(j["state"] in FINAL for j in yard.list()), 60, "the original's jobs to end")
-    other.wait_for(lambda: all(j["state"] in FINAL for j in other.list()), 60, "the restored jobs to end")
+    yard.wait_for(lambda: all(j["state"] in FINAL for j in yard.list()), 180, "the original's jobs to end")
+    other.wait_for(lambda: all(j["state"] in FINAL for j in other.list()), 180, "the restored jobs to end")
     invariants.check(yard, witness)
     invariants.check(other, second)
 
