@@ -415,6 +415,11 @@ const char *cli_jobs_path(struct cli *c); /* /v1/projects/P/locations/R/customJo
 /* cli_target, and the id (url-encoded) of the job that the command line names, in any of its ways.
  * Returns the exit status; what went wrong was said. */
 TY_NODISCARD int cli_job_begin(struct cli *c, ty_str *ret_id);
+/* GET /trainyard/v1/projects/P/jobs/<id>/<what>. */
+TY_NODISCARD ty_err cli_job_ask(struct cli *c, ty_str id, const char *what, json_t **ret_reply);
+/* Print that by --format, or in words. Takes `reply`; returns the exit status. */
+typedef void (*cli_text_fn)(struct ty_arena *a, struct ty_buf *b, const json_t *reply);
+int cli_job_show(struct cli *c, json_t *reply, cli_text_fn text);
 
 enum { CLI_PICK_SHOWN = 10 };
 /* Jobs that `text` may mean. Zero-initialised, with text, is ready. */

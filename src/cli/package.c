@@ -145,24 +145,11 @@ static ty_err setup_write(struct cli *c, const char *into, ty_str setup)
 
 /* ---- keeping it ---- */
 
-static ty_err file_digest(struct cli *c, const char *path, char out[WIRE_SHA256_HEX_BYTES])
-{
-    ty_str bytes;
-    struct wire_sha256 h;
-    ty_err err = ty_file_read(AT_FDCWD, path, ARCHIVE_BYTES, c->arena, &bytes);
-    if (err != TY_OK)
-        return err;
-    wire_sha256_init(&h);
-    wire_sha256_add(&h, bytes.ptr, bytes.len);
-    wire_sha256_end(&h, out);
-    return TY_OK;
-}
-
 /* Give the archive its name, in the data folder, where jobs find it. */
 static ty_err archive_keep(struct cli *c, const char *made, const char *name, const char **ret_path)
 {
     char digest[WIRE_SHA256_HEX_BYTES];
-    ty_err err = file_digest(c, made, digest);
+    ty_err err = python_archive_digest(made, digest);
     if (err != TY_OK)
         return err;
     const char *path = ty_format(c->arena, "%s/packages/%s-%.16s.tar", c->data_dir, name, digest);

@@ -15,6 +15,7 @@ enum {
     ID_DIGITS = 19,
     PAGE_JOBS = 1000,
     CALL_MS = 60000,
+    TEXT_BYTES = 8 << 20,
 };
 
 static bool all_digits(ty_str s)
@@ -125,4 +126,34 @@ int cli_job_begin(struct cli *c, ty_str *ret_id)
                 cli_text_for(c->arena, STDERR_FILENO, ty_cstr(c->arena, text)),
                 TY_STR_ARG(*ret_id));
     return CLI_OK;
+}
+
+/* ---- what our own API knows of it ---- */
+
+ty_err cli_job_ask(struct cli *c, ty_str id, const char *what, json_t **ret_reply)
+{
+    struct ty_buf b;
+    ty_buf_init(&b, 1 << 16);
+    ty_buf_addz(&b, "/trainyard/v1/projects/");
+    wire_url_encode(&b, ty_str_of(c->project));
+    ty_buf_addf(&b, "/jobs/" TY_STR_FMT "/%s", TY_STR_ARG(id), what);
+    ty_err err = cli_call(c, HTTP_GET, b.ptr, TY_STR(""), CALL_MS, ret_reply);
+    ty_buf_clear(&b);
+    return err;
+}
+
+int cli_job_show(struct cli *c, json_t *reply, cli_text_fn text)
+{
+    struct ty_buf b;
+    int status = CLI_OK;
+    if (cli_arg(&c->args, "format").len > 0) {
+        status = cli_print(c, reply, "yaml");
+    } else {
+        ty_buf_init(&b, TEXT_BYTES);
+        text(c->arena, &b, reply);
+        fputs(b.ptr, stdout);
+        ty_buf_clear(&b);
+    }
+    json_decref(reply);
+    return status;
 }

@@ -69,7 +69,8 @@ int cli_runtimes_remove(struct cli *c)
             err = python_host_read(c->arena, config.python, &host);
         if (err == TY_OK)
             err = python_runtime_find(c->arena, key, &host, &runtime);
-        key = ty_str_of(runtime.key);
+        if (err == TY_OK)
+            key = ty_str_of(runtime.key);
     }
     if (err == TY_OK)
         err = python_runtime_remove(c->data_dir, key);

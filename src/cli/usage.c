@@ -4,8 +4,6 @@
 #include "wire/wire.h"
 
 enum {
-    CALL_MS = 60000,
-    TEXT_BYTES = 8 << 20,
     COLUMNS = 7,
     PLOT_WIDTH = 60,
     PLOT_LEVELS = 8,
@@ -169,38 +167,20 @@ void cli_usage_text(struct ty_arena *a, struct ty_buf *b, const json_t *usage)
 
 ty_err cli_usage_fetch(struct cli *c, ty_str id, json_t **ret_usage)
 {
-    struct ty_buf b;
     int64_t attempt = cli_arg_int(&c->args, "attempt", 0);
-    ty_buf_init(&b, 1 << 16);
-    ty_buf_addz(&b, "/trainyard/v1/projects/");
-    wire_url_encode(&b, ty_str_of(c->project));
-    ty_buf_addf(&b, "/jobs/" TY_STR_FMT "/usage", TY_STR_ARG(id));
+    const char *what = "usage";
     if (attempt > 0)
-        ty_buf_addf(&b, "?attempt=%" PRId64, attempt);
-    ty_err err = cli_call(c, HTTP_GET, b.ptr, TY_STR(""), CALL_MS, ret_usage);
-    ty_buf_clear(&b);
-    return err;
+        what = ty_format(c->arena, "usage?attempt=%" PRId64, attempt);
+    return cli_job_ask(c, id, what, ret_usage);
 }
 
 int cli_usage(struct cli *c)
 {
     ty_str id;
     json_t *usage;
-    struct ty_buf b;
     int status = cli_job_begin(c, &id);
     if (status != CLI_OK)
         return status;
     ty_err err = cli_usage_fetch(c, id, &usage);
-    if (err != TY_OK)
-        return cli_fail(c, err);
-    if (cli_arg(&c->args, "format").len > 0) {
-        status = cli_print(c, usage, "yaml");
-    } else {
-        ty_buf_init(&b, TEXT_BYTES);
-        cli_usage_text(c->arena, &b, usage);
-        fputs(b.ptr, stdout);
-        ty_buf_clear(&b);
-    }
-    json_decref(usage);
-    return status;
+    return err == TY_OK ? cli_job_show(c, usage, cli_usage_text) : cli_fail(c, err);
 }

@@ -3,7 +3,7 @@
 
 #include "wire/wire.h"
 
-enum { CALL_MS = 60000, TEXT_BYTES = 1 << 20, COLUMNS = 5, SHOWN_HOLDERS = 20 };
+enum { COLUMNS = 5, SHOWN_HOLDERS = 20 };
 
 /* "2026-01-31 14:02:11 (12s ago)" */
 static const char *since_text(struct ty_arena *a, const json_t *value)
@@ -142,25 +142,9 @@ int cli_why(struct cli *c)
 {
     ty_str id;
     json_t *why;
-    struct ty_buf b;
     int status = cli_job_begin(c, &id);
     if (status != CLI_OK)
         return status;
-    ty_buf_init(&b, TEXT_BYTES);
-    ty_buf_addz(&b, "/trainyard/v1/projects/");
-    wire_url_encode(&b, ty_str_of(c->project));
-    ty_buf_addf(&b, "/jobs/" TY_STR_FMT "/why", TY_STR_ARG(id));
-    ty_err err = cli_call(c, HTTP_GET, b.ptr, TY_STR(""), CALL_MS, &why);
-    ty_buf_clear(&b);
-    if (err != TY_OK)
-        return cli_fail(c, err);
-    if (cli_arg(&c->args, "format").len > 0) {
-        status = cli_print(c, why, "yaml");
-    } else {
-        cli_why_text(c->arena, &b, why);
-        fputs(b.ptr, stdout);
-        ty_buf_clear(&b);
-    }
-    json_decref(why);
-    return status;
+    ty_err err = cli_job_ask(c, id, "why", &why);
+    return err == TY_OK ? cli_job_show(c, why, cli_why_text) : cli_fail(c, err);
 }

@@ -367,9 +367,7 @@ static void describe_timeout(struct conductor *c, int64_t now)
     }
     if (running > shown)
         ty_buf_addf(&c->message, " and %zu more", running - shown);
-    ty_buf_addz(&c->message, shown ? ". Raise scheduling.timeout if it needs longer"
-                                   : " Raise "
-                                     "scheduling.timeout if it needs longer");
+    ty_buf_addf(&c->message, "%s Raise scheduling.timeout if it needs longer", shown ? "." : "");
     ty_buf_addz(&c->message, c->replica_count > 1
                                  ? "; replicas that wait for each other find their addresses in "
                                    "TF_CONFIG and CLUSTER_SPEC."
@@ -566,7 +564,7 @@ static void start_preparation(struct conductor *c)
 }
 
 /* Read the plan, open the log, start everybody. */
-static void conductor_start(struct conductor *c, const char *data_dir)
+static void conductor_start(struct conductor *c)
 {
     c->begin_ms = ty_boot_ms();
     c->oom_kills = oom_kills();
@@ -581,7 +579,7 @@ static void conductor_start(struct conductor *c, const char *data_dir)
     c->setup =
         (struct replica_setup){.dirfd = c->dirfd,
                                .lock_fd = c->lock_fd,
-                               .mark = attempt_mark(&c->arena, data_dir, c->job_id, c->attempt)};
+                               .mark = attempt_mark(&c->arena, c->data_dir, c->job_id, c->attempt)};
     if (getrlimit(RLIMIT_NOFILE, &c->setup.files) == 0) {
         struct rlimit most = {c->setup.files.rlim_max, c->setup.files.rlim_max};
         setrlimit(RLIMIT_NOFILE, &most); /* four descriptors a replica */
@@ -680,7 +678,7 @@ int conductor_run(const char *data_dir, int64_t job_id, int attempt, int peer_fd
     if (err == TY_OK) {
         source_open(&c, &c.listener);
         peers_add(&c, peer_fd);
-        conductor_start(&c, data_dir);
+        conductor_start(&c);
         conductor_loop(&c);
         status = conductor_end(&c);
     } else {

@@ -81,7 +81,7 @@ void rules_describe(struct ty_buf *b, const struct exec_replica *r, const struct
 
 /* ---- what to do about it (hints.c) ---- */
 
-enum hint_when { HINT_STATUS, HINT_SIGNAL, HINT_ERRNO, HINT_MEMORY };
+enum hint_when { HINT_STATUS, HINT_SIGNAL, HINT_ERRNO };
 /* Add " Do this." from hints.def, if there is a row. `lines`: the last that were printed. */
 void hints_add(struct ty_buf *b, enum hint_when when, int number, ty_str lines);
 /* hints_add for the end of a process. */

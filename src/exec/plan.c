@@ -41,7 +41,7 @@ static const json_t *pools_of(const json_t *spec)
 }
 
 /* An empty pool ({}) has no replicas; one that says what to run but not how many has one. */
-static int64_t pool_replicas(const json_t *pool)
+int64_t exec_pool_replicas(const json_t *pool)
 {
     const json_t *count = json_object_get(pool, "replicaCount");
     int64_t n = 0;
@@ -54,16 +54,11 @@ static int64_t pool_replicas(const json_t *pool)
     return n < 0 ? 0 : n > PLAN_REPLICAS ? PLAN_REPLICAS + 1 : n;
 }
 
-int64_t exec_pool_replicas(const json_t *pool)
-{
-    return pool_replicas(pool);
-}
-
 int exec_replica_count(const json_t *spec)
 {
     int64_t total = 0;
     for (size_t i = 0; i < json_array_size(pools_of(spec)); i++)
-        total += pool_replicas(json_array_get(pools_of(spec), i));
+        total += exec_pool_replicas(json_array_get(pools_of(spec), i));
     return total > INT_MAX ? INT_MAX : (int)total;
 }
 
@@ -548,7 +543,7 @@ static ty_err place_replicas(struct ty_arena *a, const struct ty_config *config,
     if (count > PLAN_REPLICAS)
         return ty_fail(TY_INVALID_ARGUMENT, "workerPoolSpecs: at most %d replicas in all",
                        PLAN_REPLICAS);
-    if (count == 0 || pool_replicas(json_array_get(pools, 0)) != 1)
+    if (count == 0 || exec_pool_replicas(json_array_get(pools, 0)) != 1)
         return ty_fail(TY_INVALID_ARGUMENT,
                        "workerPoolSpecs[0].replicaCount: the first pool must have one replica");
     plan->replicas = ty_new_array(a, struct exec_replica, (size_t)count);
@@ -556,7 +551,7 @@ static ty_err place_replicas(struct ty_arena *a, const struct ty_config *config,
         const json_t *pool_spec = json_array_get(pools, (size_t)pool);
         const json_t *package = json_object_get(pool_spec, "pythonPackageSpec");
         const json_t *container = pool_container(pool_spec);
-        int64_t replicas = pool_replicas(pool_spec);
+        int64_t replicas = exec_pool_replicas(pool_spec);
         char **argv = NULL;
         ty_err err = TY_OK;
         if (replicas && package)
@@ -719,9 +714,9 @@ static void build_prepare(struct ty_arena *a, const struct ty_config *config,
     for (size_t i = 0; i < json_array_size(pools); i++) {
         const json_t *pool = json_array_get(pools, i);
         const json_t *package = json_object_get(pool, "pythonPackageSpec");
-        if (package && pool_replicas(pool) > 0)
+        if (package && exec_pool_replicas(pool) > 0)
             words_add_pool(&w, package, (int)i);
-        else if (pool_container(pool) && pool_replicas(pool) > 0)
+        else if (pool_container(pool) && exec_pool_replicas(pool) > 0)
             words_add_container(&w, config, pool_container(pool), (int)i);
     }
     struct env e = env_base(a, job, true);

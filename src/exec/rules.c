@@ -86,9 +86,9 @@ void rules_describe(struct ty_buf *b, const struct exec_replica *r, const struct
 
 void rules_advise(struct ty_buf *b, const struct rules_exit *e, ty_str lines)
 {
-    if (e->out_of_memory && is_kill(e->wait_status))
-        hints_add(b, HINT_MEMORY, 0, lines);
-    else if (WIFEXITED(e->wait_status))
+    if (ran_out_of_memory(e))
+        return; /* rules_describe has said what to do */
+    if (WIFEXITED(e->wait_status))
         hints_add(b, HINT_STATUS, WEXITSTATUS(e->wait_status), lines);
     else
         hints_add(b, HINT_SIGNAL, WTERMSIG(e->wait_status), lines);

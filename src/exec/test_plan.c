@@ -568,7 +568,6 @@ static void hints_fit(void **state)
         {HINT_SIGNAL, SIGUSR2, "", "Nobody but the job itself"},
         {HINT_ERRNO, ENOENT, "", "There is no such program"},
         {HINT_ERRNO, EIO, "", ""},
-        {HINT_MEMORY, 0, "", "larger machineType"},
         /* An open quote, an empty name: no such row, but a whole message all the same. */
         {HINT_STATUS, 1, "ModuleNotFoundError: No module named 'x", "Its Python lacks a module"},
         {HINT_STATUS, 1, "ModuleNotFoundError: No module named ''", "Its Python lacks a module"},

@@ -53,7 +53,7 @@ static ty_err read_through(const char *path, int to_fd, char out[PYTHON_KEY_BYTE
     return err;
 }
 
-ty_err archive_digest(const char *path, char out[PYTHON_KEY_BYTES])
+ty_err python_archive_digest(const char *path, char out[PYTHON_KEY_BYTES])
 {
     return read_through(path, -1, out);
 }

@@ -143,7 +143,7 @@ static ty_err env_key(struct ty_arena *a, const struct python_runtime *runtime,
     wire_sha256_adds(&h, ty_str_of(runtime->key));
     for (size_t i = 0; i < pool->package_count; i++) {
         char *digest = ty_alloc(a, PYTHON_KEY_BYTES);
-        ty_err err = archive_digest(pool->packages[i], digest);
+        ty_err err = python_archive_digest(pool->packages[i], digest);
         if (err != TY_OK)
             return err;
         digests[i] = digest;

@@ -78,6 +78,8 @@ bool python_runtime_has_wheels(const char *wheel_folder, const struct python_run
 /* "/p", "file:///p" -> "/p"; NULL for anything else. Borrowed from `uri`, from the arena. */
 const char *python_package_path(struct ty_arena *a, ty_str uri);
 bool python_module_is_valid(ty_str module); /* a dotted name */
+/* SHA-256 of a file, by which a package is known; read in pieces. */
+TY_NODISCARD ty_err python_archive_digest(const char *path, char out[PYTHON_KEY_BYTES]);
 
 /* ---- making them ---- */
 

@@ -100,7 +100,6 @@ struct archive {
 TY_NODISCARD ty_err archive_stage(struct ty_arena *a, const char *python, const char *folder,
                                   const char *path, const char *digest,
                                   struct archive *ret_archive);
-TY_NODISCARD ty_err archive_digest(const char *path, char out[PYTHON_KEY_BYTES]);
 
 /* ---- virtual environments (env.c) ---- */
 

@@ -122,10 +122,6 @@ static ty_err read_settings(struct server *s, const char *listen)
         err = ty_config_set(&s->config, &s->arena, TY_STR("listen"), ty_str_of(listen));
     if (err == TY_OK && s->config.port_first >= s->config.port_last)
         err = ty_fail(TY_INVALID_ARGUMENT, "%s: port_first must be below port_last", path);
-    if (err == TY_OK && strcmp(s->config.cgroups, "auto") != 0 &&
-        strcmp(s->config.cgroups, "off") != 0)
-        err = ty_fail(TY_INVALID_ARGUMENT, "%s: cgroups: '%.64s' is neither auto nor off", path,
-                      s->config.cgroups);
     return err;
 }
 
