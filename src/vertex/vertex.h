@@ -3,7 +3,7 @@
  * Where to start: routes.def (one row a route), messages.c (what a request may contain, field by
  * field, and what we do with it). Who frees: requests own everything. Threads: handlers run on the
  * server's workers. Errors: google.rpc codes, with field violations. docs/compat.md has a row for
- * each field; a test holds it and messages.c together. One test: build/test_vertex
+ * each field; a test holds it and messages.c together. One test: build/test_vertex_create
  * create/unknown_field_is_named. */
 #ifndef TY_VERTEX_H
 #define TY_VERTEX_H
