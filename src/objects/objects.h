@@ -29,13 +29,15 @@
  * descriptors handed out are the caller's to close. Threads: every function may be called from any
  * thread and may block on the disk (not from an event loop); one upload belongs to one thread at a
  * time. Errors, beside each function's own:
- *   TY_NOT_FOUND           no such bucket, object, generation or session (404)
- *   TY_FAILED_PRECONDITION a condition does not hold (412)
- *   TY_ABORTED             not modified (304) from objects_get and objects_read; else a conflict
- * (409) TY_ALREADY_EXISTS      the bucket's name is taken (409) TY_INVALID_ARGUMENT    a bad name
- * or value, or bytes that are not the declared ones (400) TY_RESOURCE_EXHAUSTED  a full disk, or a
- * ceiling below (429) TY_UNAVAILABLE         a file kept changing under us, or a name is busy: ask
- * again (503) One test: build/test_objects upload/is_a_plain_file. */
+ *   TY_NOT_FOUND (404)            no such bucket, object, generation or session
+ *   TY_FAILED_PRECONDITION (412)  a condition does not hold
+ *   TY_ABORTED (304, 409)         not modified, from objects_get and objects_read; else a conflict
+ *   TY_ALREADY_EXISTS (409)       the bucket's name is taken
+ *   TY_INVALID_ARGUMENT (400)     a bad name or value, or bytes that are not the declared ones
+ *   TY_RESOURCE_EXHAUSTED (429)   a full disk, or a ceiling below
+ *   TY_UNAVAILABLE (503)          a file kept changing under us, or a name is busy: ask again
+ *
+ * One test: build/test_objects upload/is_a_plain_file. */
 #ifndef TY_OBJECTS_H
 #define TY_OBJECTS_H
 
