@@ -41,6 +41,9 @@ TY_NODISCARD ty_err ref_parse(const struct http_request *req, struct object_ref 
 bool query_bool(const struct http_request *req, const char *name);
 /* The body as a JSON object; *ret_object is NULL when it is empty. */
 TY_NODISCARD ty_err body_parse(ty_str body, json_t **ret_object);
+/* gcs.may_change. To be asked before an object is written, changed or deleted. */
+TY_NODISCARD ty_err change_check(const struct gcs *g, const struct http_request *req, ty_str bucket,
+                                 ty_str name);
 /* Customer-supplied keys would have to encrypt what lies in the user's own folder: refused. */
 TY_NODISCARD ty_err encryption_refuse(const struct http_request *req);
 

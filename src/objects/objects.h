@@ -63,7 +63,8 @@ enum {
 
 struct objects;
 /* Open data_dir/objects.db and its folders (made when missing); redo what a crash cut short. The
- * caller holds the data folder's lock. Starts one thread, for settling and lifecycle. */
+ * caller holds the data folder's lock. Starts two threads: settling and lifecycle, and
+ * objects_scan_soon. */
 TY_NODISCARD ty_err objects_open(const char *data_dir, struct objects **ret_objects);
 void objects_close(struct objects *o); /* nobody may be inside a call. NULL is fine */
 
@@ -313,6 +314,8 @@ bool objects_glob_match(ty_str glob, ty_str name); /* of a glob that was checked
 /* Look at every folder of a bucket (empty: of all) for changes made behind our back. For a job's
  * end. */
 TY_NODISCARD ty_err objects_scan(struct objects *o, ty_str bucket);
+/* The same for all, on a thread of its own, soon. Never blocks. */
+void objects_scan_soon(struct objects *o);
 /* Expired sessions, soft-deleted objects past their time, lifecycle rules. The thread does it every
  * hour. */
 TY_NODISCARD ty_err objects_sweep(struct objects *o);

@@ -39,6 +39,10 @@ struct objects {
     pthread_mutex_t thread_lock;
     pthread_cond_t thread_wake;
     bool closing;
+    pthread_t scan_thread;
+    bool scan_runs;
+    pthread_cond_t scan_wake; /* with thread_lock */
+    bool scan_wanted;
     bool unsettled;    /* atomic: something was committed since the last settling */
     uint64_t followed; /* atomic: rows changed because the disk had changed */
 };
@@ -231,6 +235,9 @@ TY_NODISCARD ty_err recover(struct objects *o); /* at the start, before anybody 
 TY_NODISCARD ty_err settle(struct objects *o);
 TY_NODISCARD ty_err settle_start(struct objects *o);
 void settle_stop(struct objects *o);
+TY_NODISCARD ty_err scan_start(struct objects *o);
+void scan_stop(struct objects *o);
+bool scan_stopping(struct objects *o); /* closing: a long look ends now */
 /* Look at the folders of [from, below) for new names. `shallow`: of those not yet looked at, and of
  * `from`'s own. */
 TY_NODISCARD ty_err folders_check(struct objects *o, ty_str bucket, int64_t bucket_id, ty_str from,
