@@ -82,6 +82,16 @@ TY_NODISCARD ty_err declared_from_headers(const struct http_request *req,
                                           struct declared *declared);
 TY_NODISCARD ty_err bucket_apply(struct ty_arena *a, const json_t *in, struct bucket *bucket);
 
+/* ---- partial responses (fields.c): bytes a client chose ---- */
+
+struct field; /* in the arena */
+/* TY_INVALID_ARGUMENT naming the place. */
+TY_NODISCARD ty_err fields_parse(struct ty_arena *a, ty_str text, struct field **ret_fields);
+/* Copy what they select of well-formed JSON. */
+void fields_select(struct ty_buf *out, ty_str json, const struct field *fields);
+/* Cut the answer to a GET down to the query's `fields`; all of it without. */
+TY_NODISCARD ty_err fields_apply(const struct http_request *req, struct http_response *res);
+
 /* ---- ranges (range.c): bytes a client chose ---- */
 
 enum range_kind { RANGE_WHOLE, RANGE_PART, RANGE_BEYOND };

@@ -9,7 +9,7 @@ static ty_err object_answer(struct http_request *req, struct http_response *res,
     if (err != TY_OK)
         return answer_with(req, res, err);
     object_json(&res->body, link_base(req), object);
-    return TY_OK;
+    return answer_with(req, res, fields_apply(req, res));
 }
 
 /* ---- get ---- */
@@ -148,5 +148,5 @@ ty_err object_list(struct http_request *req, struct http_response *res, void *ct
     if (page.next_token.len > 0)
         member_str(b, "nextPageToken", page.next_token);
     ty_buf_addc(b, '}');
-    return TY_OK;
+    return answer_with(req, res, fields_apply(req, res));
 }

@@ -92,7 +92,7 @@ struct bucket {
     ty_str extra;     /* JSON object of everything else, recorded only */
 };
 
-/* 3 to 63 (dotted: 222) characters a-z 0-9 - _ . as Cloud Storage has them. */
+/* 3 to 63 (dotted: 222) characters a-z 0-9 - _ . as Cloud Storage has them, and no IP address. */
 TY_NODISCARD ty_err objects_bucket_name_check(ty_str name);
 /* The caller fills name, project and what it wants of the rest; times and metageneration are set
  * here, and only on success. A lifecycle that cannot be followed: TY_INVALID_ARGUMENT naming the
@@ -316,8 +316,8 @@ bool objects_glob_match(ty_str glob, ty_str name); /* of a glob that was checked
 TY_NODISCARD ty_err objects_scan(struct objects *o, ty_str bucket);
 /* The same for all, on a thread of its own, soon. Never blocks. */
 void objects_scan_soon(struct objects *o);
-/* Expired sessions, soft-deleted objects past their time, lifecycle rules. The thread does it every
- * hour. */
+/* Expired sessions, soft-deleted objects past their time, lifecycle rules. The thread does it a
+ * minute after the start, then every hour. */
 TY_NODISCARD ty_err objects_sweep(struct objects *o);
 /* Where a bucket's files are, for binding at /gcs: "<data>/buckets/<bucket>". */
 const char *objects_bucket_path(struct objects *o, struct ty_arena *a, ty_str bucket);

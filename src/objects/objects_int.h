@@ -19,6 +19,7 @@ enum {
     SETTLE_ROWS = 500,   /* of one commit: the writer thread has others to serve */
     SETTLE_MS = 250,
     SWEEP_MS = 3600 * 1000,
+    SWEEP_FIRST_MS = 60 * 1000,  /* after a start: servers that live for minutes sweep, too */
     CHECKPOINT_BYTES = 64 << 20, /* a session's bytes between two records of its offset */
     FLUSH_BYTES = 8 << 20,       /* written out in the background from then on */
 };
