@@ -39,12 +39,10 @@ static bool wait_wanted(struct objects *o)
 
 static void rest(struct objects *o, int64_t ms)
 {
-    int64_t until_ns = ty_now_ns() + ms * 1000000;
-    struct timespec t = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
+    int64_t until_ms = ty_boot_ms() + ms, left;
     pthread_mutex_lock(&o->thread_lock);
-    while (!o->closing)
-        if (pthread_cond_timedwait(&o->scan_wake, &o->thread_lock, &t) == ETIMEDOUT)
-            break;
+    while (!o->closing && (left = until_ms - ty_boot_ms()) > 0)
+        ty_cond_wait_ms(&o->scan_wake, &o->thread_lock, left);
     pthread_mutex_unlock(&o->thread_lock);
 }
 

@@ -299,12 +299,11 @@ void wake_settling(struct objects *o)
 /* False: closing. */
 static bool thread_wait(struct objects *o, int64_t ms, bool for_work)
 {
-    int64_t until_ns = ty_now_ns() + ms * 1000000;
-    struct timespec t = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
+    int64_t until_ms = ty_boot_ms() + ms, left;
     pthread_mutex_lock(&o->thread_lock);
-    while (!o->closing && !(for_work && __atomic_load_n(&o->unsettled, __ATOMIC_RELAXED)))
-        if (pthread_cond_timedwait(&o->thread_wake, &o->thread_lock, &t) == ETIMEDOUT)
-            break;
+    while (!o->closing && !(for_work && __atomic_load_n(&o->unsettled, __ATOMIC_RELAXED)) &&
+           (left = until_ms - ty_boot_ms()) > 0)
+        ty_cond_wait_ms(&o->thread_wake, &o->thread_lock, left);
     bool goes_on = !o->closing;
     pthread_mutex_unlock(&o->thread_lock);
     return goes_on;
