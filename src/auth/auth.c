@@ -57,18 +57,34 @@ ty_err auth_client_shims(const char *data_dir)
     return err;
 }
 
-static ty_err client_write(struct ty_arena *a, const char *client, const char *url,
-                           const char *project, const char *region)
+/* The user of a container may be another one than ours. What TensorFlow's gs:// needs there, the
+ * library and the bundle, is no secret, and can be reached; the data folder itself keeps others of
+ * this machine out. */
+static ty_err folders_make(struct ty_arena *a, const char *client)
 {
-    static const char *const folders[] = {"",        "/bin",    "/lib",
-                                          "/python", "/gcloud", "/gcloud/configurations"};
+    static const struct {
+        const char *name;
+        mode_t mode;
+    } folders[] = {{"", 0711},        {"/bin", 0700},    {"/lib", 0755},
+                   {"/python", 0700}, {"/gcloud", 0700}, {"/gcloud/configurations", 0700}};
     for (size_t i = 0; i < TY_COUNT(folders); i++) {
-        ty_err err = ty_mkdirs(ty_format(a, "%s%s", client, folders[i]), 0700);
+        const char *path = ty_format(a, "%s%s", client, folders[i].name);
+        ty_err err = ty_mkdirs(path, folders[i].mode);
+        if (err == TY_OK && chmod(path, folders[i].mode) != 0) /* whatever the umask */
+            err = ty_fail_errno(errno, "cannot set the mode of '%s'", path);
         if (err != TY_OK)
             return err;
     }
-    ty_err err =
-        ty_file_replace(AT_FDCWD, ty_format(a, "%s/token", client), ty_str_of(auth_token()), 0600);
+    return TY_OK;
+}
+
+static ty_err client_write(struct ty_arena *a, const char *client, const char *url,
+                           const char *project, const char *region)
+{
+    ty_err err = folders_make(a, client);
+    if (err == TY_OK)
+        err = ty_file_replace(AT_FDCWD, ty_format(a, "%s/token", client), ty_str_of(auth_token()),
+                              0600);
     if (err == TY_OK)
         err = auth_gcloud_write(a, client, url, project, region);
     if (err == TY_OK) {
@@ -81,7 +97,7 @@ static ty_err client_write(struct ty_arena *a, const char *client, const char *u
             (ty_str){(const char *)auth_sitecustomize, sizeof(auth_sitecustomize)}, 0600);
     if (err == TY_OK)
         err = ty_file_replace(AT_FDCWD, ty_format(a, "%s/" AUTH_PRELOAD, client),
-                              (ty_str){(const char *)auth_preload, sizeof(auth_preload)}, 0700);
+                              (ty_str){(const char *)auth_preload, sizeof(auth_preload)}, 0755);
     if (err == TY_OK)
         err = auth_bundle_write(a, client);
     if (err == TY_OK)

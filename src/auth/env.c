@@ -150,6 +150,26 @@ static void except_storage_from_proxy(struct vars *v)
     }
 }
 
+/* The loader takes a space or a colon for the end of a path. */
+static bool path_can_be_preloaded(const char *path)
+{
+    return strpbrk(path, " :") == NULL;
+}
+
+const char *auth_gs_off(struct ty_arena *a, const char *data_dir)
+{
+    if (!path_can_be_preloaded(data_dir))
+        return ty_format(a,
+                         "the path '%s' has a space or a colon, which LD_PRELOAD cannot have: give "
+                         "another data folder with --data",
+                         data_dir);
+    if (auth_system_bundle() == NULL)
+        return "this machine has no file of certificate authorities (as "
+               "/etc/ssl/certs/ca-certificates.crt): on Debian, apt install ca-certificates; or "
+               "name one for the server with SSL_CERT_FILE. Then start the server again";
+    return NULL;
+}
+
 struct auth_var *auth_job_env(struct ty_arena *a, const char *data_dir, const char *url,
                               size_t *ret_count)
 {
@@ -162,7 +182,7 @@ struct auth_var *auth_job_env(struct ty_arena *a, const char *data_dir, const ch
     v.count = kept;
     const char *bundle = ty_format(a, "%s/client/bundle.pem", data_dir);
     const char *library = ty_format(a, "%s/client/" AUTH_PRELOAD, data_dir);
-    if (access(bundle, R_OK) == 0 && strpbrk(library, " :") == NULL) {
+    if (access(bundle, R_OK) == 0 && path_can_be_preloaded(library)) {
         vars_add(&v, "CURL_CA_BUNDLE", bundle);
         vars_add(&v, "LD_PRELOAD", library);
         except_storage_from_proxy(&v);

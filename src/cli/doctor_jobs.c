@@ -3,6 +3,7 @@
  * note. */
 #include "cli/doctor_int.h"
 
+#include "auth/auth.h"
 #include "container/container.h"
 #include "exec/exec.h"
 #include "python/python.h"
@@ -16,6 +17,19 @@ void doctor_gcs(struct doctor *d)
         doctor_found(d, DOCTOR_NOTE, "/gcs",
                      "%s: jobs on image 'host' and with Python packages have no /gcs/BUCKET; "
                      "gs://BUCKET works",
+                     why);
+}
+
+/* Only TensorFlow's own file system needs it: /gcs and Google's clients do without. */
+void doctor_tensorflow(struct doctor *d)
+{
+    const char *why = auth_gs_off(d->c->arena, d->c->data_dir);
+    if (!why)
+        doctor_found(d, DOCTOR_GOOD, "gs://", "TensorFlow in jobs reads and writes gs://BUCKET");
+    else
+        doctor_found(d, DOCTOR_NOTE, "gs://",
+                     "TensorFlow in jobs cannot use gs://BUCKET (/gcs/BUCKET and "
+                     "google-cloud-storage work): %s",
                      why);
 }
 

@@ -194,7 +194,13 @@ static const char *output_path(struct ty_arena *a, const char *data_dir, ty_str 
 /* What replica number `rank` has for the model's folder; the chief, number 0, has the folder. */
 static char *worker_model(struct ty_arena *a, const char *output, size_t rank)
 {
-    return ty_format(a, "%s/model/workertemp_%zu", output, rank);
+    return ty_format(a, "%s/model/" EXEC_WORKER_MODEL "%zu", output, rank);
+}
+
+char *exec_model_uri(struct ty_arena *a, const json_t *spec)
+{
+    ty_str output = output_folder(spec);
+    return output_is_bucket(output) ? ty_format(a, TY_STR_FMT "/model/", TY_STR_ARG(output)) : NULL;
 }
 
 /* A bucket that is not there any more must not come back as a folder. */
@@ -222,6 +228,42 @@ ty_err exec_output_make(struct ty_arena *a, const char *data_dir, const json_t *
     for (size_t rank = 1; path && err == TY_OK && rank < replicas; rank++)
         err = ty_mkdirs(worker_model(a, path, rank), 0777);
     return err == TY_OK ? TY_OK : ty_wrap(err, "jobSpec.baseOutputDirectory.outputUriPrefix");
+}
+
+static ty_err mounts_clear(const struct container_mount *mounts, size_t count)
+{
+    ty_err err = TY_OK;
+    for (size_t i = 0; i < count && err == TY_OK; i++)
+        if (ty_str_starts(ty_str_of(mounts[i].to), TY_STR("/gcs/")))
+            err = ty_remove_tree(AT_FDCWD, mounts[i].from);
+    return err;
+}
+
+ty_err plan_output_clear(const struct exec_plan *plan)
+{
+    ty_err err = TY_OK;
+    for (size_t i = 0; i < plan->replica_count && err == TY_OK; i++) {
+        const struct exec_replica *r = &plan->replicas[i];
+        err = r->container ? mounts_clear(r->container->mounts, r->container->mount_count)
+                           : mounts_clear(r->mounts, r->mount_count);
+    }
+    return err;
+}
+
+ty_err exec_output_clear(const char *data_dir, int64_t job_id, int attempt)
+{
+    struct ty_arena a = {0};
+    struct exec_plan plan;
+    int dirfd = -1;
+    ty_err err = attempt_open(data_dir, job_id, attempt, &dirfd);
+    if (err == TY_OK)
+        err = spec_read(&a, dirfd, &plan);
+    if (err == TY_OK)
+        err = plan_output_clear(&plan);
+    if (dirfd >= 0)
+        close(dirfd);
+    ty_arena_clear(&a);
+    return err == TY_NOT_FOUND ? TY_OK : err; /* never planned, or gone */
 }
 
 /* What all replicas of the job have in common; `host`: with the server's own environment. */

@@ -593,7 +593,8 @@ static void gcs_is_in_the_replica(void **state)
     struct yard y;
     yard_open(&y);
     gcs_plan(&y, ty_format(&y.arena, "%s/buckets", y.dir),
-             "echo hello >/gcs/b/out; echo mine >/gcs/b/model/part; touch /gcs-was-here || echo "
+             "echo hello >/gcs/b/out; echo mine >/gcs/b/model/part; cat /gcs/b/model/part; touch "
+             "/gcs-was-here || echo "
              "refused; echo cwd=$(basename $(/bin/pwd)) pid=$$; echo same=$(cd / && ls -d "
              "* | grep -vx gcs | tr '\\n' ' '); echo procs=$(ls -d /proc/[0-9]* | wc -l)");
     y.plan.replicas[1].mounts = NULL;
@@ -605,8 +606,10 @@ static void gcs_is_in_the_replica(void **state)
         const char *b = ty_format(&y.arena, "%s/buckets/b", y.dir);
         assert_ok(ty_file_read(AT_FDCWD, ty_format(&y.arena, "%s/out", b), 64, &y.arena, &text));
         assert_string_equal(text.ptr, "hello\n");
-        assert_ok(ty_file_read(AT_FDCWD, ty_format(&y.arena, "%s/model/workertemp_1/part", b), 64,
-                               &y.arena, &text));
+        /* what it had in the model's place was its own, and is gone with it */
+        assert_int_equal(log_count(&y, " o mine\n"), 1);
+        assert_int_not_equal(access(ty_format(&y.arena, "%s/model/workertemp_1", b), F_OK), 0);
+        assert_int_not_equal(access(ty_format(&y.arena, "%s/model/part", b), F_OK), 0);
         assert_int_equal(log_count(&y, " o refused\n"), 1);
         assert_int_equal(log_count(&y, " o cwd=0-0 pid=2\n"), 1);
         assert_true(log_count(&y, " o procs=") == 1 && log_count(&y, " o procs=1") == 0);

@@ -124,6 +124,11 @@ ty_err body_parse(ty_str body, json_t **ret_object)
     return TY_OK;
 }
 
+ty_err change_check(const struct gcs *g, const struct http_request *req, ty_str bucket, ty_str name)
+{
+    return g->may_change ? g->may_change(g->may_change_ctx, req, bucket, name) : TY_OK;
+}
+
 ty_err encryption_refuse(const struct http_request *req)
 {
     static const char *const headers[] = {"X-Goog-Encryption-Key",

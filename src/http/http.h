@@ -46,11 +46,22 @@ struct http_request {
     bool local_socket; /* came by the Unix socket */
     bool tls;
     bool foreign; /* not of our uid: only what http_tokens says about it counts */
+    int fd;       /* the connection's, for http_request_peer */
     struct http_replica replica;
     int64_t waited_ms; /* how long it has been parked, over all runs; 0 the first time */
     int64_t park_ms;   /* see http_park */
     const struct http_route *route;
 };
+/* Who holds the other end of a request's connection: by TCP the inode of the socket, by the Unix
+ * socket the process. The other one is 0. */
+struct http_peer {
+    uint64_t inode;
+    pid_t pid;
+};
+/* Ask the kernel; tens of microseconds. False: it does not say, or the peer is gone. On a worker,
+ * in a handler. */
+bool http_request_peer(const struct http_request *req, struct http_peer *ret_peer);
+
 /* First value of a query parameter (fooBar or foo_bar); empty when absent. */
 ty_str http_query(const struct http_request *req, const char *name);
 /* A query parameter that is a number; TY_INVALID_ARGUMENT naming it. Absent: `otherwise`. */

@@ -264,6 +264,9 @@ void conn_phase_set(struct http_server *s, struct conn *c, enum conn_phase phase
 /* Give an accepted connection to MHD. False: one too many; it is closed. */
 bool event_add_connection(struct http_server *s, int fd, const struct sockaddr *addr,
                           socklen_t len);
+/* The same for one of another uid that has introduced itself: TLS may follow. */
+bool event_add_introduced(struct http_server *s, int fd, const struct sockaddr_storage *addr,
+                          socklen_t len);
 
 /* foreign.c */
 /* An accepted connection of another uid, or of nobody knows whom. Event thread, as all up to: */
@@ -279,6 +282,9 @@ void foreign_refused(struct http_server *s);
 bool foreign_identify(struct exchange *x);
 /* TY_PERMISSION_DENIED, if the route is for a project that the replica has no part in. */
 TY_NODISCARD ty_err foreign_route_check(const struct http_request *req);
+/* How long is the introduction that a connection begins with (foreign.c)? 0: there is none, or not
+ * all of it. */
+size_t introduction_bytes(ty_str head);
 /* The token of an Authorization header; empty when it has none. */
 ty_str bearer_token(ty_str authorization);
 /* The token in the headers of a request, empty when they have none. False: they are not complete.

@@ -228,6 +228,11 @@ static bool still_connected(int fd)
     return info.tcpi_state == TCP_ESTABLISHED || info.tcpi_state == TCP_CLOSE_WAIT;
 }
 
+static bool owner_find(struct peer *p, const struct tuple *t, struct owner *ret_owner)
+{
+    return p->netlink >= 0 ? diag_find(p, t, ret_owner) : proc_find(t, ret_owner);
+}
+
 ty_err peer_check(struct peer *p, int fd, uid_t uid)
 {
     struct tuple t = {0};
@@ -235,7 +240,7 @@ ty_err peer_check(struct peer *p, int fd, uid_t uid)
     if (err != TY_OK)
         return err;
     struct owner o = {0};
-    bool found = p->netlink >= 0 ? diag_find(p, &t, &o) : proc_find(&t, &o);
+    bool found = owner_find(p, &t, &o);
     if (!found || o.inode == 0 || o.uid != uid || !state_is_live(o.state) || !still_connected(fd))
         return ty_fail(TY_PERMISSION_DENIED, "the peer on port %u is not a live socket of user %u",
                        ntohs(t.sport), (unsigned)uid);
@@ -331,6 +336,26 @@ ty_err http_peer_check(int fd, uid_t uid)
     err = peer_check(&p, fd, uid);
     peer_close(&p);
     return err;
+}
+
+bool http_request_peer(const struct http_request *req, struct http_peer *ret_peer)
+{
+    struct ucred who;
+    socklen_t len = sizeof(who);
+    struct tuple t = {0};
+    struct owner o = {0};
+    struct peer p;
+    if (req->local_socket) {
+        bool known = getsockopt(req->fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0;
+        *ret_peer = (struct http_peer){.pid = known ? who.pid : 0};
+        return ret_peer->pid > 0;
+    }
+    if (tuple_of(req->fd, &t) != TY_OK || peer_open(&p, chosen) != TY_OK)
+        return false;
+    bool found = owner_find(&p, &t, &o);
+    peer_close(&p);
+    *ret_peer = (struct http_peer){.inode = found ? o.inode : 0};
+    return ret_peer->inode != 0;
 }
 
 const char *http_peer_method(void)

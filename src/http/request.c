@@ -109,6 +109,7 @@ void *request_begin(void *cls, const char *uri, struct MHD_Connection *mhd)
     x->req.local_socket = x->conn->local;
     x->req.tls = x->conn->tls;
     x->req.foreign = x->conn->foreign;
+    x->req.fd = x->conn->fd;
     uint64_t id;
     ty_random(&id, sizeof(id));
     snprintf(x->req.id, sizeof(x->req.id), "%016" PRIx64, id);

@@ -133,6 +133,7 @@ ty_err objects_attach(const char *data_dir, struct objects **ret_objects)
     pthread_cond_init(&o->claim_free, NULL);
     pthread_mutex_init(&o->thread_lock, NULL);
     pthread_cond_init(&o->thread_wake, NULL);
+    pthread_cond_init(&o->scan_wake, NULL);
     ty_err err = open_files(o);
     if (err != TY_OK) {
         objects_close(o);
@@ -153,6 +154,8 @@ ty_err objects_open(const char *data_dir, struct objects **ret_objects)
         err = recover(o);
     if (err == TY_OK)
         err = settle_start(o);
+    if (err == TY_OK)
+        err = scan_start(o);
     if (err != TY_OK) {
         objects_close(o);
         return ty_wrap(err, "cannot open the buckets of '%s'", data_dir);
@@ -165,6 +168,7 @@ void objects_close(struct objects *o)
 {
     if (!o)
         return;
+    scan_stop(o);
     settle_stop(o);
     db_close(o->db);
     const int fds[] = {o->root_fd, o->buckets_fd, o->odd_fd, o->staging_fd};
@@ -175,6 +179,7 @@ void objects_close(struct objects *o)
     pthread_cond_destroy(&o->claim_free);
     pthread_mutex_destroy(&o->thread_lock);
     pthread_cond_destroy(&o->thread_wake);
+    pthread_cond_destroy(&o->scan_wake);
     free(o->root);
     free(o);
 }

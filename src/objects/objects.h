@@ -65,7 +65,8 @@ enum {
 
 struct objects;
 /* Open data_dir/objects.db and its folders (made when missing); redo what a crash cut short. The
- * caller holds the data folder's lock. Starts one thread, for settling and lifecycle. */
+ * caller holds the data folder's lock. Starts two threads: settling and lifecycle, and
+ * objects_scan_soon. */
 TY_NODISCARD ty_err objects_open(const char *data_dir, struct objects **ret_objects);
 void objects_close(struct objects *o); /* nobody may be inside a call. NULL is fine */
 
@@ -93,7 +94,7 @@ struct bucket {
     ty_str extra;     /* JSON object of everything else, recorded only */
 };
 
-/* 3 to 63 (dotted: 222) characters a-z 0-9 - _ . as Cloud Storage has them. */
+/* 3 to 63 (dotted: 222) characters a-z 0-9 - _ . as Cloud Storage has them, and no IP address. */
 TY_NODISCARD ty_err objects_bucket_name_check(ty_str name);
 /* The caller fills name, project and what it wants of the rest; times and metageneration are set
  * here, and only on success. A lifecycle that cannot be followed: TY_INVALID_ARGUMENT naming the
@@ -315,8 +316,10 @@ bool objects_glob_match(ty_str glob, ty_str name); /* of a glob that was checked
 /* Look at every folder of a bucket (empty: of all) for changes made behind our back. For a job's
  * end. */
 TY_NODISCARD ty_err objects_scan(struct objects *o, ty_str bucket);
-/* Expired sessions, soft-deleted objects past their time, lifecycle rules. The thread does it every
- * hour. */
+/* The same for all, on a thread of its own, soon. Never blocks. */
+void objects_scan_soon(struct objects *o);
+/* Expired sessions, soft-deleted objects past their time, lifecycle rules. The thread does it a
+ * minute after the start, then every hour. */
 TY_NODISCARD ty_err objects_sweep(struct objects *o);
 /* Where a bucket's files are, for binding at /gcs: "<data>/buckets/<bucket>". */
 const char *objects_bucket_path(struct objects *o, struct ty_arena *a, ty_str bucket);

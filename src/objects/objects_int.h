@@ -19,6 +19,7 @@ enum {
     SETTLE_ROWS = 500,   /* of one commit: the writer thread has others to serve */
     SETTLE_MS = 250,
     SWEEP_MS = 3600 * 1000,
+    SWEEP_FIRST_MS = 60 * 1000,  /* after a start: servers that live for minutes sweep, too */
     CHECKPOINT_BYTES = 64 << 20, /* a session's bytes between two records of its offset */
     FLUSH_BYTES = 8 << 20,       /* written out in the background from then on */
 };
@@ -39,6 +40,10 @@ struct objects {
     pthread_mutex_t thread_lock;
     pthread_cond_t thread_wake;
     bool closing;
+    pthread_t scan_thread;
+    bool scan_runs;
+    pthread_cond_t scan_wake; /* with thread_lock */
+    bool scan_wanted;
     bool unsettled;    /* atomic: something was committed since the last settling */
     uint64_t followed; /* atomic: rows changed because the disk had changed */
 };
@@ -231,6 +236,9 @@ TY_NODISCARD ty_err recover(struct objects *o); /* at the start, before anybody 
 TY_NODISCARD ty_err settle(struct objects *o);
 TY_NODISCARD ty_err settle_start(struct objects *o);
 void settle_stop(struct objects *o);
+TY_NODISCARD ty_err scan_start(struct objects *o);
+void scan_stop(struct objects *o);
+bool scan_stopping(struct objects *o); /* closing: a long look ends now */
 /* Look at the folders of [from, below) for new names. `shallow`: of those not yet looked at, and of
  * `from`'s own. */
 TY_NODISCARD ty_err folders_check(struct objects *o, ty_str bucket, int64_t bucket_id, ty_str from,

@@ -160,6 +160,10 @@ static ty_err settle_row(struct pending *x, struct unsettled *u)
     ty_err err = u->old ? TY_OK : old_is_kept(o, row);
     if (err == TY_OK)
         err = row_place(o, &x->arena, u->bucket, row);
+    /* Where a job has made links, both may be the same file: rename does nothing then, and leaves
+     * the staged name. */
+    if (err == TY_OK && row->place != PLACE_NONE && stage_exists(o, row->stage))
+        stage_remove(o, row->stage);
     bool placed = err == TY_OK && !stage_exists(o, row->stage);
     if (err != TY_OK) /* it stays readable where it is; said once a minute by who tried first */
         log_debug("objects.settle", "error=\"%s\"", ty_err_message());
@@ -295,30 +299,46 @@ void wake_settling(struct objects *o)
 /* False: closing. */
 static bool thread_wait(struct objects *o, int64_t ms, bool for_work)
 {
-    int64_t until_ns = ty_now_ns() + ms * 1000000;
-    struct timespec t = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
+    int64_t until_ms = ty_boot_ms() + ms, left;
     pthread_mutex_lock(&o->thread_lock);
-    while (!o->closing && !(for_work && __atomic_load_n(&o->unsettled, __ATOMIC_RELAXED)))
-        if (pthread_cond_timedwait(&o->thread_wake, &o->thread_lock, &t) == ETIMEDOUT)
-            break;
+    while (!o->closing && !(for_work && __atomic_load_n(&o->unsettled, __ATOMIC_RELAXED)) &&
+           (left = until_ms - ty_boot_ms()) > 0)
+        ty_cond_wait_ms(&o->thread_wake, &o->thread_lock, left);
     bool goes_on = !o->closing;
     pthread_mutex_unlock(&o->thread_lock);
     return goes_on;
 }
 
+/* When the next sweep is due: by the wall clock too, which is what rules go by. */
+struct due {
+    int64_t boot_ms, wall_ns;
+};
+
+static struct due due_in(int64_t ms)
+{
+    return (struct due){ty_boot_ms() + ms, ty_now_ns() + ms * 1000000};
+}
+
+static int64_t due_left_ms(const struct due *d)
+{
+    int64_t boot = d->boot_ms - ty_boot_ms(), wall = (d->wall_ns - ty_now_ns()) / 1000000;
+    int64_t left = boot < wall ? boot : wall;
+    return left > 0 ? left : 0;
+}
+
 static void *thread_main(void *arg)
 {
     struct objects *o = arg;
-    int64_t sweep_ms = ty_boot_ms() + SWEEP_MS;
-    while (thread_wait(o, SWEEP_MS, true) && thread_wait(o, SETTLE_MS, false)) {
+    struct due due = due_in(SWEEP_FIRST_MS);
+    while (thread_wait(o, due_left_ms(&due), true) && thread_wait(o, SETTLE_MS, false)) {
         if (__atomic_exchange_n(&o->unsettled, false, __ATOMIC_RELAXED) && settle(o) != TY_OK) {
             log_warn("objects.settle", "error=\"%s\"", ty_err_message());
             __atomic_store_n(&o->unsettled, true, __ATOMIC_RELAXED); /* again, a little later */
             thread_wait(o, 10 * SETTLE_MS, false);
         }
-        if (ty_boot_ms() < sweep_ms)
+        if (due_left_ms(&due) > 0)
             continue;
-        sweep_ms = ty_boot_ms() + SWEEP_MS;
+        due = due_in(SWEEP_MS);
         if (objects_sweep(o) != TY_OK)
             log_warn("objects.sweep", "error=\"%s\"", ty_err_message());
     }

@@ -128,6 +128,45 @@ static void disk_many_new_names_are_all_found(void **state)
     fixture_close(&f);
 }
 
+/* Two names of one file, made by a job: moving one over the other leaves no third. */
+static void disk_move_over_a_link_to_the_same_file(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    put(&f, "a", "bytes");
+    assert_int_equal(link(path_of(&f, "buckets/data/a"), path_of(&f, "buckets/data/b")), 0);
+    struct object moved;
+    struct object_target target = {.bucket = BUCKET, .name = TY_STR("b")};
+    assert_ok(objects_move(f.o, &f.a, ref_of("a"), NULL, &target, &moved));
+    assert_ok(settle(f.o));
+    assert_int_equal(disk_count(&f, "staging"), 0);
+    assert_gone(&f, "a");
+    assert_holds(&f, "b", "bytes");
+    fixture_reopen(&f);
+    assert_gone(&f, "a");
+    assert_holds(&f, "b", "bytes");
+    fixture_close(&f);
+}
+
+static void disk_scan_soon_finds_what_others_did(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    put(&f, "gone", "x");
+    disk_write(&f, "buckets/data/new", "by a job");
+    assert_int_equal(unlink(path_of(&f, "buckets/data/gone")), 0);
+    uint64_t before = __atomic_load_n(&f.o->followed, __ATOMIC_RELAXED);
+    objects_scan_soon(f.o);
+    for (int i = 0; i < 2000 && __atomic_load_n(&f.o->followed, __ATOMIC_RELAXED) < before + 2; i++)
+        usleep(5000);
+    assert_int_equal(__atomic_load_n(&f.o->followed, __ATOMIC_RELAXED), before + 2);
+    assert_holds(&f, "new", "by a job");
+    assert_gone(&f, "gone");
+    fixture_close(&f);
+}
+
 static void disk_links_are_not_followed(void **state)
 {
     (void)state;
@@ -332,6 +371,8 @@ static const struct CMUnitTest tests[] = {
     TEST("disk/removal_is_seen", disk_removal_is_seen),
     TEST("disk/names_are_found_by_lists", disk_names_are_found_by_lists),
     TEST("disk/many_new_names_are_all_found", disk_many_new_names_are_all_found),
+    TEST("disk/move_over_a_link_to_the_same_file", disk_move_over_a_link_to_the_same_file),
+    TEST("disk/scan_soon_finds_what_others_did", disk_scan_soon_finds_what_others_did),
     TEST("disk/links_are_not_followed", disk_links_are_not_followed),
     TEST("disk/foreign_file_in_the_way", disk_foreign_file_in_the_way),
     TEST("disk/change_while_reading_shows", disk_change_while_reading_shows),

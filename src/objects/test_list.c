@@ -194,12 +194,15 @@ static void names_are_checked(void **state)
     assert_err(TY_INVALID_ARGUMENT, objects_name_check(ty_str_of(longest)));
     assert_ok(objects_name_check((ty_str){longest, 1024}));
     assert_ok(objects_name_check(TY_STR("\xc3\xa9 \\ * ? # %2F")));
-    static const char *const bad_buckets[] = {"ab",  "Abc",   "a..b", "-ab", "ab-",
-                                              "a/b", "../up", "",     "a b"};
+    static const char *const bad_buckets[] = {
+        "ab", "Abc", "a..b", "-ab", "ab-", "a/b", "../up", "", "a b", "192.168.5.4", "0.0.0.255"};
     for (size_t i = 0; i < TY_COUNT(bad_buckets); i++)
         assert_err(TY_INVALID_ARGUMENT, objects_bucket_name_check(ty_str_of(bad_buckets[i])));
     assert_err(TY_INVALID_ARGUMENT, objects_bucket_name_check((ty_str){longest, 64}));
-    assert_ok(objects_bucket_name_check(TY_STR("my-bucket_1.example.com")));
+    static const char *const fine[] = {"my-bucket_1.example.com", "192.168.5",    "192.168.5.4.5",
+                                       "192.168.5.256",           "192.168.5.a4", "1.2.3.4444"};
+    for (size_t i = 0; i < TY_COUNT(fine); i++)
+        assert_ok(objects_bucket_name_check(ty_str_of(fine[i])));
 }
 
 /* ---- sessions ---- */

@@ -44,6 +44,26 @@ def test_a_folder_of_somebody_else(tmp_path):
     assert row["result"] == "missing" and "belongs to user 12345" in row["detail"] and "chown" in row["detail"]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can hide the machine's authorities")
+def test_a_machine_without_certificate_authorities(tmp_path):
+    hidden = "mount -t tmpfs none /etc/ssl; test ! -d /etc/pki || mount -t tmpfs none /etc/pki; "
+    environment = {k: v for k, v in clean_environment().items() if k not in ("CURL_CA_BUNDLE", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")}
+    for script, result in ((hidden, "note"), ("", "ok")):
+        ran = subprocess.run(["unshare", "-m", "sh", "-c", f'{script} exec "$0" "$@"', BINARY, "doctor", "--data", tmp_path, "--format=json"],
+                             capture_output=True, text=True, timeout=30, env=environment)
+        row = {row["check"]: row for row in json.loads(ran.stdout)}["gs://"]
+        assert row["result"] == result, row
+        if script:
+            assert "apt install ca-certificates" in row["detail"] and "/gcs/BUCKET" in row["detail"], row
+            assert "SSL_CERT_FILE" in row["detail"] and "start the server again" in row["detail"], row
+
+
+def test_a_data_folder_that_cannot_be_preloaded_from(tmp_path):
+    (tmp_path / "a b").mkdir(mode=0o700)
+    row = doctor(tmp_path / "a b", 0)["gs://"]
+    assert row["result"] == "note" and "has a space" in row["detail"] and "--data" in row["detail"], row
+
+
 def test_a_file_for_a_folder(tmp_path):
     (tmp_path / "x").write_text("")
     assert "is no folder" in doctor(tmp_path / "x", 1)["data folder"]["detail"]

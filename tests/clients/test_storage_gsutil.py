@@ -1,4 +1,5 @@
 """Real gsutil, which speaks TLS only, as a user runs it after eval "$(trainyard env)"."""
+import os
 import random
 import ssl
 import urllib.request
@@ -63,3 +64,42 @@ def test_200_mb(run, shared_yard, tmp_path):
     run("cp", "gs://gsutil-large/large", tmp_path / "back")
     assert (tmp_path / "back").read_bytes() == data
     assert shared_yard.rss_kb() < 60 * 1024
+
+
+MTIME = "goog-reserved-file-mtime"
+
+
+def test_times_are_kept(run, shared_yard, tmp_path):
+    """cp -P carries them both ways; rsync goes by them, and with -c it sends a time that differs without the bytes."""
+    bucket, times = "gs://gsutil-times", {"a.txt": 1_000_000_000, "sub/b.txt": 1_234_567_890}
+    run("mb", bucket)
+
+    def metadata(name):
+        return shared_yard.get(f"/storage/v1/b/gsutil-times/o/{name.replace('/', '%2F')}").json
+    tree = tmp_path / "tree"
+    for name, when in times.items():
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text(name)
+        os.utime(tree / name, (when, when))
+    run("cp", "-P", tree / "a.txt", f"{bucket}/posix/a.txt")
+    assert metadata("posix/a.txt")["metadata"][MTIME] == "1000000000"
+    run("cp", "-P", f"{bucket}/posix/a.txt", tmp_path / "back.txt")
+    assert int((tmp_path / "back.txt").stat().st_mtime) == 1_000_000_000
+    run("rsync", "-r", tree, f"{bucket}/tree")
+    before = {name: metadata(f"tree/{name}") for name in times}
+    assert {name: int(before[name]["metadata"][MTIME]) for name in times} == times
+    assert "Copying file" not in run("rsync", "-r", tree, f"{bucket}/tree").stderr
+    (tmp_path / "down").mkdir()
+    run("rsync", "-r", f"{bucket}/tree", tmp_path / "down")
+    assert {name: int((tmp_path / "down" / name).stat().st_mtime) for name in times} == times
+    os.utime(tree / "a.txt", (1_100_000_000, 1_100_000_000))
+    run("rsync", "-c", "-r", tree, f"{bucket}/tree")
+    after = metadata("tree/a.txt")
+    assert after["metadata"][MTIME] == "1100000000" and after["generation"] == before["a.txt"]["generation"], "a patch, no upload"
+    run("setmeta", "-h", f"x-goog-meta-{MTIME}:1", f"{bucket}/tree/a.txt")
+    assert metadata("tree/a.txt")["metadata"][MTIME] == "1"
+
+
+def test_a_bucket_is_no_address(run):
+    said = run("mb", "gs://192.168.5.4", expect=1)
+    assert "IP address in dotted-decimal" in said.stderr, said

@@ -1,6 +1,9 @@
 """TensorFlow's own gs:// in jobs, no code changed: files, records, checkpoints, TensorBoard, SavedModel, several workers, and pip beside it."""
+import pathlib
+
 import pytest
 from packages import pool, sdist
+from yard import Yard
 
 pytestmark = pytest.mark.slow
 IMAGE = "us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-15:latest"
@@ -123,6 +126,22 @@ def test_multi_worker_mirrored_reads_and_writes_gs(tf_yard, bucket, tmp_path):
     found = names(tf_yard, bucket, tmp_path.name + "/")
     assert f"{tmp_path.name}/model/saved_model.pb" in found and f"{tmp_path.name}/data-worker.tfrecord" in found, found
     assert (tf_yard.data / "buckets" / bucket / tmp_path.name / "model" / "who").read_text() == "chief"
+
+
+BARE = '''
+import os, tensorflow as tf
+with tf.io.gfile.GFile(os.environ["AIP_CHECKPOINT_DIR"] + "x", "w") as file:
+    file.write("x")
+print("gs", tf.io.gfile.GFile(os.environ["AIP_CHECKPOINT_DIR"] + "x").read(), os.path.exists("/gcs"))
+'''
+
+
+def test_where_namespaces_are_refused_gs_works(tf_yard, tmp_path):
+    """doctor says so: /gcs is missing there, and only that."""
+    with Yard(tmp_path / "bare", environment={"TY_ISOLATION": "sweep"}) as yard:
+        pathlib.Path(yard.data, "python").symlink_to(pathlib.Path(tf_yard.data, "python").resolve())
+        assert yard.call("POST", "/storage/v1/b?project=trainyard", {"name": "bare"}).status == 200
+        assert "gs x False" in run(yard, "bare", tmp_path, BARE)
 
 
 PIP = '''
