@@ -508,13 +508,12 @@ buckets delete gs://BUCKET
 """.splitlines()
 
 
-def test_as_gcloud_storage(shared_yard, gcloud, links, tmp_path):
+def test_as_gcloud_storage(shared_yard, warm_storage, links, tmp_path):
     for bucket in ("real-gcloud", "ours-gcloud"):
         seed_files(tmp_path, bucket)
-
-    def runner(program):
-        return lambda words, place: client(shared_yard, program, "storage", *words, cwd=place, timeout=300)
-    compare(GCLOUD, runner(gcloud), runner(links / "gcloud"), tmp_path, "real-gcloud", "ours-gcloud")
+    compare(GCLOUD, lambda words, place: warm_storage("storage", *words, cwd=place),
+            lambda words, place: client(shared_yard, links / "gcloud", "storage", *words, cwd=place),
+            tmp_path, "real-gcloud", "ours-gcloud")
 
 
 GSUTIL = """\
@@ -586,31 +585,10 @@ cat -r x gs://BUCKET/f.txt
 """.splitlines()
 
 
-@pytest.fixture
-def tls(shared_yard, tmp_path):
-    """The server behind TLS, which gsutil insists on."""
-    if not shutil.which("openssl"):
-        pytest.skip("openssl, which makes a certificate for gsutil, is not on this machine")
-    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, "-days", "2",
-                    "-subj", "/CN=127.0.0.1"], check=True, capture_output=True)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-    proxy = Proxy(address(shared_yard), context)
-    yield proxy
-    proxy.close()
-
-
-def test_as_gsutil(shared_yard, gsutil, links, tls, tmp_path):
+def test_as_gsutil(shared_yard, warm_gsutil, links, tmp_path):
     for bucket in ("real-gsutil", "ours-gsutil"):
         seed_files(tmp_path, bucket)
-    boto = tmp_path / "boto"
-    boto.write_text(f"[Credentials]\ngs_json_host = 127.0.0.1\ngs_json_port = {tls.port}\n"
-                    "[Boto]\nhttps_validate_certificates = False\n[GSUtil]\ndefault_project_id = trainyard\n"
-                    f"state_dir = {tmp_path}/state\n")
-    environment = {"BOTO_CONFIG": str(boto), "BOTO_PATH": str(boto), "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "true",
-                   "CLOUDSDK_STORAGE_USE_GCLOUD_STORAGE": "false"}
-    compare(GSUTIL, lambda words, place: client(shared_yard, gsutil, *words, cwd=place, environment=environment, timeout=300),
+    compare(GSUTIL, lambda words, place: warm_gsutil(*words, cwd=place),
             lambda words, place: client(shared_yard, links / "gsutil", *words, cwd=place, timeout=60),
             tmp_path, "real-gsutil", "ours-gsutil")
 
