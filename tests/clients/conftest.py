@@ -70,5 +70,7 @@ def warm_storage(gcloud, shared_yard):
 @pytest.fixture(scope="module")
 def warm_gsutil(gsutil, shared_yard, tmp_path_factory):
     """Real gsutil, loaded once, with a home folder of its own: it keeps what it remembers there."""
-    with WarmGsutil(gsutil, shared_yard, {"HOME": str(tmp_path_factory.mktemp("home"))}) as run:
+    home = str(tmp_path_factory.mktemp("home"))
+    with WarmGsutil(gsutil, shared_yard, {"HOME": home}) as run:
+        run.home = home
         yield run
