@@ -85,6 +85,10 @@ static const struct {
     TEXT(NULL, "default-storage-class", storage_class),
     TEXT(NULL, "storage-class", storage_class),
     TEXT("cp", "s", storage_class),
+    ON(NULL, "print-created-message", print_created),
+    ON(NULL, "v", print_created),
+    TEXT(NULL, "if-generation-match", if_generation),
+    TEXT(NULL, "if-metageneration-match", if_metageneration),
 #undef ON
 #undef TEXT
 };

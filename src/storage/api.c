@@ -68,10 +68,12 @@ ty_err storage_fail_api(struct storage_conn *c, const struct http_reply *reply)
 {
     json_t *root = NULL;
     struct ty_arena a = {0};
-    ty_str message = {"", 0};
+    ty_str message = {"", 0}, status = {"", 0};
     ty_err code = code_of(reply->status), err;
-    if (wire_json_parse(reply->body, &root) == TY_OK)
+    if (wire_json_parse(reply->body, &root) == TY_OK) {
         message = wire_json_get_str(json_object_get(root, "error"), "message");
+        status = wire_json_get_str(json_object_get(root, "error"), "status");
+    }
     if (message.len == 0)
         message = reply->body;
     message.len = message.len > MESSAGE_BYTES ? MESSAGE_BYTES : message.len;
@@ -86,6 +88,8 @@ ty_err storage_fail_api(struct storage_conn *c, const struct http_reply *reply)
     else if (gsutil)
         err = ty_fail(code, "%s: %d " TY_STR_FMT, exception_of(reply->status), reply->status,
                       TY_STR_ARG(message));
+    else if (status.len > 0)
+        err = ty_fail(code, TY_STR_FMT ": " TY_STR_FMT, TY_STR_ARG(status), TY_STR_ARG(message));
     else
         err = ty_fail(code, "HTTPError %d: " TY_STR_FMT, reply->status, TY_STR_ARG(message));
     json_decref(root);
@@ -190,11 +194,28 @@ ty_err storage_object_get(struct storage_conn *c, struct ty_arena *a, const stru
     return TY_OK;
 }
 
-ty_err storage_object_delete(struct storage_conn *c, const struct storage_url *url)
+void storage_conditions_add(struct ty_buf *b, const struct storage_options *o)
+{
+    if (o->if_generation != NULL)
+        storage_query_add(b, "ifGenerationMatch", ty_str_of(o->if_generation));
+    else if (o->no_clobber)
+        ty_buf_addz(b, "&ifGenerationMatch=0");
+    if (o->if_metageneration != NULL)
+        storage_query_add(b, "ifMetagenerationMatch", ty_str_of(o->if_metageneration));
+}
+
+ty_err storage_object_delete(struct storage_conn *c, const struct storage_options *o,
+                             const struct storage_url *url)
 {
     struct ty_arena a = {0};
+    struct ty_buf b;
+    ty_buf_init(&b, TARGET_BYTES);
+    ty_buf_addf(&b, "%s%s", object_target(&a, url), url->generation.len > 0 ? "" : "?alt=json");
+    if (o != NULL)
+        storage_conditions_add(&b, o);
     c->bucket = url->bucket;
-    ty_err err = storage_call(c, HTTP_DELETE, object_target(&a, url), NULL, NULL);
+    ty_err err = storage_call(c, HTTP_DELETE, b.ptr, NULL, NULL);
+    ty_buf_clear(&b);
     ty_arena_clear(&a);
     return err;
 }

@@ -252,6 +252,8 @@ ty_err storage_download(struct storage_conn *c, struct ty_arena *a, const struct
     d.path = ty_cstr(a, copy->to.name);
     d.partial = partial_name(a, d.path, d.object->size);
     storage_digest_init(&d.digest);
+    if (c->s->style == STORAGE_GSUTIL && ty_str_is(d.object->content_encoding, "gzip"))
+        storage_progress_say(p, "Downloading to temp gzip filename %s_.gztmp", d.path);
     err = folders_make(a, d.path);
     if (err == TY_OK)
         err = partial_open(&d);

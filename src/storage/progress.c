@@ -101,9 +101,11 @@ void storage_progress_end(struct storage_progress *p)
     }
     if (p->s->quiet || files == 0)
         return;
-    if (p->s->style == STORAGE_GSUTIL) {
+    if (p->s->style == STORAGE_GSUTIL && atomic_load(&p->bytes_total) > 0) {
         size_text(text, sizeof(text), bytes);
         fprintf(stderr, "\nOperation completed over %d objects/%s.\n", files, text);
+    } else if (p->s->style == STORAGE_GSUTIL) { /* nothing, or standard input */
+        fprintf(stderr, "\nOperation completed over %d objects.\n", files);
     } else if (bytes > 0 && atomic_load(&p->files_total) > 1) {
         size_text(text, sizeof(text), (int64_t)((double)bytes / (seconds > 0.01 ? seconds : 0.01)));
         fprintf(stderr, "\nAverage throughput: %s/s\n", text);

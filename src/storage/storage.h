@@ -25,10 +25,12 @@ struct storage_options {
     bool list_long, list_full, human, self_only, buckets_only, etag, json;
     bool delete_extra, compare_checksums, update_only, skip_links;
     bool gzip_all, cat_headers, hex, only_md5, only_crc32c, stdin_names, total;
+    bool print_created;          /* the URL of each copy, with its generation */
     const char *gzip_extensions; /* txt,html */
     const char *location, *storage_class, *project, *uniform;
     const char *range;
     const char *content_type, *cache_control, *content_encoding;
+    const char *if_generation, *if_metageneration; /* preconditions on what is written */
     const char *exclude;
     const char **headers; /* "Name:value", for cp and setmeta */
     size_t header_count;

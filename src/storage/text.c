@@ -50,6 +50,8 @@ int storage_say_error(struct storage_conn *c, const char *command, ty_err err)
         text = s->away(s->away_arg, message);
     if (s->style == STORAGE_GSUTIL) {
         fprintf(stderr, "%s\n", text);
+    } else if (command == NULL) {
+        fprintf(stderr, "ERROR: %s\n", text);
     } else {
         char dotted[64];
         snprintf(dotted, sizeof(dotted), "%s", command);
@@ -120,6 +122,35 @@ const char *storage_second(struct ty_arena *a, ty_str rfc3339)
 const char *storage_stamp(struct ty_arena *a, ty_str rfc3339)
 {
     return time_text(a, rfc3339, "%Y-%m-%dT%H:%M:%S+0000");
+}
+
+/* ---- storage classes ---- */
+
+static bool is_small(char c)
+{
+    return c >= 'a' && c <= 'z';
+}
+
+static bool is_capital(char c)
+{
+    return c >= 'A' && c <= 'Z';
+}
+
+const char *storage_class_text(struct ty_arena *a, const char *given, bool capitals)
+{
+    static const struct {
+        const char *name, *class;
+    } short_names[] = {{"s", "standard"},  {"std", "standard"},
+                       {"nl", "nearline"}, {"cl", "coldline"},
+                       {"a", "archive"},   {"dra", "durable_reduced_availability"}};
+    for (size_t i = 0; i < TY_COUNT(short_names); i++)
+        if (strcasecmp(given, short_names[i].name) == 0)
+            given = short_names[i].class;
+    char *text = ty_cstr(a, ty_str_of(given));
+    for (char *p = text; *p != '\0'; p++)
+        if (capitals ? is_small(*p) : is_capital(*p))
+            *p ^= 0x20;
+    return text;
 }
 
 /* ---- content types ---- */

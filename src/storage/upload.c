@@ -32,6 +32,7 @@ struct upload {
     struct storage_digest digest;
     ty_str head, tail; /* around the file in a multipart body */
     int64_t hashed;    /* bytes of the file that are in the digest */
+    ty_str generation; /* of the new object */
 };
 
 /* ---- what is sent ---- */
@@ -114,7 +115,8 @@ static json_t *metadata_make(struct upload *u)
         json_object_set_new(object, "cacheControl", json_string("no-transform"));
     }
     if (u->o->storage_class != NULL)
-        json_object_set_new(object, "storageClass", json_string(u->o->storage_class));
+        json_object_set_new(object, "storageClass",
+                            json_string(storage_class_text(u->arena, u->o->storage_class, true)));
     if (u->o->cache_control != NULL)
         json_object_set_new(object, "cacheControl", json_string(u->o->cache_control));
     if (u->o->content_encoding != NULL)
@@ -153,8 +155,7 @@ static const char *upload_target(struct upload *u, const char *kind)
     wire_url_encode(&b, u->copy->to.bucket);
     ty_buf_addf(&b, "/o?uploadType=%s", kind);
     storage_query_add(&b, "name", u->copy->to.name);
-    if (u->o->no_clobber)
-        ty_buf_addz(&b, "&ifGenerationMatch=0");
+    storage_conditions_add(&b, u->o);
     const char *target = ty_cstr(u->arena, ty_buf_str(&b));
     ty_buf_clear(&b);
     return target;
@@ -174,11 +175,12 @@ static ty_err upload_verify(struct upload *u, const struct http_reply *reply)
     storage_digest_end(&u->digest, &hashes);
     const char *what = storage_url_text(u->arena, &u->copy->to);
     ty_err err = storage_hashes_check(&hashes, object.md5, object.crc32c, what);
+    u->generation = ty_str_dup(u->arena, object.generation);
     if (err != TY_OK) {
         struct storage_url wrong = u->copy->to;
         char *message = ty_err_take();
         wrong.generation = object.generation;
-        bool gone = storage_object_delete(u->conn, &wrong) == TY_OK;
+        bool gone = storage_object_delete(u->conn, NULL, &wrong) == TY_OK;
         err = ty_fail(TY_DATA_LOSS, "%s; %s", message,
                       gone ? "it was removed again" : "it could not be removed");
         free(message);
@@ -626,7 +628,8 @@ static ty_err upload_open(struct upload *u)
 }
 
 ty_err storage_upload(struct storage_conn *c, struct ty_arena *a, const struct storage_options *o,
-                      const struct storage_copy *copy, struct storage_progress *p)
+                      const struct storage_copy *copy, struct storage_progress *p,
+                      ty_str *ret_generation)
 {
     struct upload u = {.conn = c, .arena = a, .o = o, .copy = copy, .progress = p, .fd = -1};
     ty_err err = storage_digest_load();
@@ -643,5 +646,7 @@ ty_err storage_upload(struct storage_conn *c, struct ty_arena *a, const struct s
         err = upload_multipart(&u);
     if (u.fd >= 0)
         close(u.fd);
+    if (err == TY_OK)
+        *ret_generation = u.generation;
     return err;
 }

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from gcloud_warm import WarmGcloud
+from gcloud_warm import WarmGcloud, WarmGsutil, WarmStorage
 from yard import TOP, Yard
 
 
@@ -57,4 +57,20 @@ def tf_yard(tmp_path_factory):
 def warm_gcloud(gcloud, shared_yard):
     """Real gcloud on the file's yard, loaded once: for tests that call it often."""
     with WarmGcloud(gcloud, shared_yard) as run:
+        yield run
+
+
+@pytest.fixture(scope="module")
+def warm_storage(gcloud, shared_yard):
+    """Real gcloud with `gcloud storage` loaded once."""
+    with WarmStorage(gcloud, shared_yard) as run:
+        yield run
+
+
+@pytest.fixture(scope="module")
+def warm_gsutil(gsutil, shared_yard, tmp_path_factory):
+    """Real gsutil, loaded once, with a home folder of its own: it keeps what it remembers there."""
+    home = str(tmp_path_factory.mktemp("home"))
+    with WarmGsutil(gsutil, shared_yard, {"HOME": home}) as run:
+        run.home = home
         yield run

@@ -1,7 +1,8 @@
 """Real gsutil, which speaks TLS only, as a user runs it after eval "$(trainyard env)"."""
 import os
-import random
+import signal
 import ssl
+import subprocess
 import urllib.request
 
 import pytest
@@ -10,9 +11,9 @@ MEGA = 1 << 20
 
 
 @pytest.fixture
-def run(shared_yard, gsutil):
-    def run(*words, expect=0, timeout=300):
-        result = shared_yard.run(gsutil, *words, timeout=timeout)
+def run(warm_gsutil):
+    def run(*words, expect=0):
+        result = warm_gsutil(*words)
         assert result.returncode == expect, f"exit {result.returncode}\n{result.stdout}\n{result.stderr}"
         return result
     return run
@@ -27,6 +28,12 @@ def test_one_port_speaks_both(shared_yard):
             assert f'"selfLink":"{base}/storage/v1/b/both-ways"' in reply.read().decode()
     with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):
         urllib.request.urlopen(shared_yard.url.replace("http:", "https:"), timeout=30)
+
+
+def test_the_command_itself(shared_yard, gsutil):
+    """With the wrapper that the other tests go around."""
+    assert shared_yard.run(gsutil, "mb", "-l", "us-central1", "gs://gsutil-itself").returncode == 0
+    assert "gs://gsutil-itself/\n" in shared_yard.run(gsutil, "ls").stdout
 
 
 def test_a_day_with_gsutil(run, shared_yard, tmp_path):
@@ -47,7 +54,13 @@ def test_a_day_with_gsutil(run, shared_yard, tmp_path):
     assert "Hash (md5)" in run("stat", f"{bucket}/a.txt").stdout
     run("compose", f"{bucket}/a.txt", f"{bucket}/tree/a.txt", f"{bucket}/both")
     assert (folder / "both").read_text() == "a.txta.txt"
+    run("cp", f"{bucket}/both", f"{bucket}/copied")
     run("mv", f"{bucket}/both", f"{bucket}/moved")
+    assert (folder / "copied").read_text() == (folder / "moved").read_text() == "a.txta.txt"
+    run("rm", f"{bucket}/copied")
+    assert f"{bucket}/tree/\n" in run("ls", bucket).stdout and not (folder / "copied").exists()
+    run("-h", "x-goog-if-generation-match:0", "cp", tree / "a.txt", f"{bucket}/once")
+    assert "PreconditionException: 412" in run("-h", "x-goog-if-generation-match:0", "cp", tree / "a.txt", f"{bucket}/once", expect=1).stderr
     assert "NotEmptyException: 409" in run("rb", bucket, expect=1).stderr
     run("rsync", "-r", tree, f"{bucket}/tree")
     run("rm", "-r", bucket)
@@ -55,14 +68,28 @@ def test_a_day_with_gsutil(run, shared_yard, tmp_path):
 
 
 @pytest.mark.slow
-def test_200_mb(run, shared_yard, tmp_path):
-    data = random.Random(2).randbytes(200 * MEGA)
-    (tmp_path / "large").write_bytes(data)
+def test_200_mb_with_an_interruption(run, gsutil, shared_yard, tmp_path, warm_gsutil):
+    """gsutil is killed in the middle; the next one takes up the same session. Then back."""
+    large = tmp_path / "large"
+    with open(large, "wb") as file:  # zeros but for a mark at every 7 MB
+        file.truncate(200 * MEGA)
+        for i in range(0, 200, 7):
+            file.seek(i * MEGA)
+            file.write(b"%d" % i)
     run("mb", "gs://gsutil-large")
-    run("cp", tmp_path / "large", "gs://gsutil-large/large")
-    assert (shared_yard.data / "buckets" / "gsutil-large" / "large").read_bytes() == data
+    killed = subprocess.Popen([gsutil, "cp", large, "gs://gsutil-large/large"], stderr=subprocess.PIPE, start_new_session=True,
+                              env={**shared_yard.client_environment(), "HOME": warm_gsutil.home})
+    staging = shared_yard.data / "staging"
+    shared_yard.wait_for(lambda: max((p.stat().st_size for p in staging.iterdir()), default=0) > 16 * MEGA
+                         or killed.poll() is not None, 60, "an upload")
+    assert killed.poll() is None, killed.communicate()
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.communicate()
+    assert "Resuming upload for" in run("cp", large, "gs://gsutil-large/large").stderr
+    stored = shared_yard.data / "buckets" / "gsutil-large" / "large"
+    assert subprocess.run(["cmp", large, stored]).returncode == 0
     run("cp", "gs://gsutil-large/large", tmp_path / "back")
-    assert (tmp_path / "back").read_bytes() == data
+    assert subprocess.run(["cmp", large, tmp_path / "back"]).returncode == 0
     assert shared_yard.rss_kb() < 60 * 1024
 
 
