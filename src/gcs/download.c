@@ -1,7 +1,8 @@
 /* download.c -- an object's bytes: whole, a range, or unzipped on the way.
  *
  * A small one is read here, on the worker. A larger one is a source: what the kernel has in memory
- * is copied on the event loop (RWF_NOWAIT), the rest is read by workers. Before the last bytes are
+ * is copied on the event loop (RWF_NOWAIT), the rest is read by workers; of a large one the kernel
+ * sends all but the last bytes by itself. Before the last bytes are
  * handed over the file is asked whether somebody has written into it; if so the connection ends
  * early, so that no client takes a mixture for the object.
  *
@@ -47,6 +48,12 @@ static int64_t file_read(void *arg, int64_t offset, char *buf, size_t max, bool 
     if (offset + got == f->size && !objects_unchanged(&f->object, f->fd))
         return HTTP_SOURCE_FAILED;
     return got;
+}
+
+static bool file_same(void *arg)
+{
+    struct file_source *f = arg;
+    return objects_unchanged(&f->object, f->fd);
 }
 
 static void file_close(void *arg)
@@ -245,8 +252,13 @@ static ty_err answer_bytes(struct http_request *req, struct http_response *res,
         (struct file_source){.fd = fd, .object = *object, .first = first, .size = last - first + 1};
     if (f->size > GCS_SMALL_BYTES || req->method == HTTP_HEAD) {
         posix_fadvise(fd, first, f->size, POSIX_FADV_SEQUENTIAL);
-        res->source =
-            (struct http_source){.size = f->size, .read = file_read, .close = file_close, .arg = f};
+        res->source = (struct http_source){.size = f->size,
+                                           .read = file_read,
+                                           .close = file_close,
+                                           .arg = f,
+                                           .same = file_same,
+                                           .file = fd,
+                                           .file_first = first};
         return TY_OK;
     }
     char buf[8192];

@@ -70,6 +70,13 @@ struct http_source {
     int64_t (*read)(void *arg, int64_t offset, char *buf, size_t max, bool wait);
     void (*close)(void *arg); /* once, after the last use, whatever became of the answer */
     void *arg;
+    /* Set, with a size: the bytes are those of this file from `file_first` on, and the kernel may
+     * move them to the client by itself, all but the last ones, which always come by `read`. Is the
+     * file still what it was? Asked on a thread of the server's between two stretches; false closes
+     * the connection. When `read` is called for the last ones, the client has taken all others. */
+    bool (*same)(void *arg);
+    int file;
+    int64_t file_first;
 };
 
 struct http_response {

@@ -12,9 +12,9 @@ ty_err http_park(struct http_request *req, int64_t ms)
     return TY_OK;
 }
 
-/* ---- lists (work_lock held) ---- */
+/* ---- lists (the caller holds the lock) ---- */
 
-static void list_add(struct exchange_list *l, struct exchange *x)
+void exchange_list_add(struct exchange_list *l, struct exchange *x)
 {
     x->prev = l->last;
     x->next = NULL;
@@ -26,7 +26,7 @@ static void list_add(struct exchange_list *l, struct exchange *x)
     l->count++;
 }
 
-static void list_remove(struct exchange_list *l, struct exchange *x)
+void exchange_list_remove(struct exchange_list *l, struct exchange *x)
 {
     if (x->prev)
         x->prev->next = x->next;
@@ -41,9 +41,9 @@ static void list_remove(struct exchange_list *l, struct exchange *x)
 
 static void unpark(struct http_server *s, struct exchange *x)
 {
-    list_remove(&s->parked, x);
+    exchange_list_remove(&s->parked, x);
     s->wakeable -= !x->timer_only;
-    list_add(&s->queue, x);
+    exchange_list_add(&s->queue, x);
     pthread_cond_signal(&s->work_ready);
 }
 
@@ -138,13 +138,13 @@ static bool park(struct http_server *s, struct exchange *x, uint64_t wakes_befor
     pthread_mutex_lock(&s->work_lock);
     bool stopping = s->stopping, kick = false;
     if (!stopping && s->wakes != wakes_before) {
-        list_add(&s->queue, x);
+        exchange_list_add(&s->queue, x);
         pthread_cond_signal(&s->work_ready);
     } else if (!stopping) {
         x->timer_only = s->wakeable >= HTTP_MAX_PARKED;
         s->wakeable += !x->timer_only;
         x->wake_ms = now + (x->timer_only && x->req.park_ms > 1000 ? 1000 : x->req.park_ms);
-        list_add(&s->parked, x);
+        exchange_list_add(&s->parked, x);
         kick = true;
     }
     pthread_mutex_unlock(&s->work_lock);
@@ -180,7 +180,7 @@ static void *worker_main(void *arg)
         struct exchange *x = s->queue.first;
         uint64_t wakes = s->wakes;
         if (x)
-            list_remove(&s->queue, x);
+            exchange_list_remove(&s->queue, x);
         pthread_mutex_unlock(&s->work_lock);
         if (!x)
             return NULL;
@@ -193,7 +193,7 @@ bool worker_submit(struct http_server *s, struct exchange *x)
     pthread_mutex_lock(&s->work_lock);
     bool taken = !s->stopping;
     if (taken) {
-        list_add(&s->queue, x);
+        exchange_list_add(&s->queue, x);
         pthread_cond_signal(&s->work_ready);
     }
     pthread_mutex_unlock(&s->work_lock);
