@@ -8,7 +8,8 @@
  * An exchange (one request and its answer) belongs to MHD's thread, except from
  * MHD_suspend_connection to MHD_resume_connection, when it belongs to the worker queue or a sender.
  * conn_lock guards the connection list, its phases and the counters; work_lock the
- * queue and the parked list, send_lock what is being sent. None is held while taking the other or across I/O that can wait. */
+ * queue and the parked list, send_lock what is being sent. None is held while taking the other or
+ * across I/O that can wait. */
 #ifndef TY_HTTP_INT_H
 #define TY_HTTP_INT_H
 
@@ -34,11 +35,11 @@ enum {
     HTTP_STREAM_LEAST = 32 * 1024,       /* each getting at least this */
     HTTP_STREAM_MOST = 256 * 1024,       /* and at most this */
     HTTP_DISCARD_BYTES =
-        256 * 1024 * 1024,         /* of a refused body, read so that the answer is heard */
-    HTTP_SOURCE_BYTES = 64 * 1024, /* piece of an answer that is made while it is sent */
+        256 * 1024 * 1024,               /* of a refused body, read so that the answer is heard */
+    HTTP_SOURCE_BYTES = 64 * 1024,       /* piece of an answer that is made while it is sent */
     HTTP_SENDER_LEAST = 4 * 1024 * 1024, /* answers of files from this size on have a sender */
     HTTP_SENDERS = 4,
-    HTTP_MAX_STRANGERS = 32,       /* connections of other uids that have not shown a token yet, */
+    HTTP_MAX_STRANGERS = 32, /* connections of other uids that have not shown a token yet, */
     HTTP_STRANGER_BYTES = 16 * 1024, /* how long their headers may be, */
     HTTP_STRANGER_MS = 2000,         /* and take */
     HTTP_MAX_FOREIGN = 256,          /* connections of other uids that have */

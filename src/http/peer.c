@@ -148,8 +148,7 @@ static bool diag_receive(struct peer *p, const struct tuple *t, struct owner *re
         const struct inet_diag_msg *d = NLMSG_DATA(h);
         if (!diag_same(d, t))
             return false;
-        *ret_owner = (struct owner){d->idiag_inode, d->idiag_uid, d->idiag_state,
-                                    d->idiag_rqueue};
+        *ret_owner = (struct owner){d->idiag_inode, d->idiag_uid, d->idiag_state, d->idiag_rqueue};
         return true;
     }
     return false;

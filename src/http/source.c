@@ -2,8 +2,8 @@
  *
  * MHD's thread asks the source for the next piece without letting it block. Where it would (bytes
  * that are not in memory, gzip to undo) the connection is suspended, a worker gets the piece, and
- * MHD's thread copies it out: one slow disk holds up nobody else. Of a large file, a sender writes all
- * but the end first (sender.c). */
+ * MHD's thread copies it out: one slow disk holds up nobody else. Of a large file, a sender writes
+ * all but the end first (sender.c). */
 #include "http/http_int.h"
 
 static ssize_t piece_result(int64_t n)
