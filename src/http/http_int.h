@@ -75,12 +75,14 @@ TY_NODISCARD ty_err mhd_load(const struct mhd **ret_mhd);
 
 /* Fill `b` with the methods that `path` has, "GET, HEAD, POST"; empty if it has none. */
 struct router_match {
-    http_handler handler, body; /* body: see struct http_routes */
+    http_handler handler, body; /* body, now: see struct http_routes */
+    http_now now;
     void *ctx;
 };
 TY_NODISCARD ty_err router_find(const struct http_router *r, struct http_request *req,
                                 struct router_match *ret_match);
 bool router_streams(const struct http_router *r); /* has it routes with a `body`? */
+bool router_nows(const struct http_router *r);    /* with a `now`? */
 void router_allow(const struct http_router *r, ty_str path, struct ty_buf *b);
 const char *method_name(enum http_method m);
 /* False for a method that we do not know. */
@@ -362,6 +364,8 @@ void exchange_list_remove(struct exchange_list *l, struct exchange *x);
 /* On a worker: who asks, what, and may it? False: the answer is made, or there is to be none
  * (`unanswered`). */
 bool exchange_admit(struct exchange *x);
+/* On MHD's thread: is the answer to be had at once? Then it is made. */
+bool exchange_now(struct exchange *x);
 TY_NODISCARD ty_err worker_start(struct http_server *s, size_t count);
 void worker_stop(struct http_server *s); /* answers what is queued or parked, then joins */
 /* False when the server is stopping: the caller keeps the exchange. */

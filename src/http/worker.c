@@ -97,6 +97,39 @@ bool exchange_admit(struct exchange *x)
     return false;
 }
 
+static void response_reset(struct http_response *res)
+{
+    ty_buf_clear(&res->body);
+    *res = (struct http_response){.body = res->body};
+}
+
+static void exchange_log(const struct exchange *x)
+{
+    log_debug("http.request", "request=%s method=%s path='%.*s' status=%d", x->req.id,
+              method_name(x->req.method), x->req.path.len > 512 ? 512 : (int)x->req.path.len,
+              x->req.path.ptr, x->res.status ? x->res.status : 200);
+}
+
+bool exchange_now(struct exchange *x)
+{
+    struct router_match match;
+    if (!router_nows(x->server->router) || x->conn->foreign || !x->known_method ||
+        x->req.method != HTTP_GET || x->has_body || target_parse(&x->req, x->target) != TY_OK ||
+        router_find(x->server->router, &x->req, &match) != TY_OK)
+        return false; /* a worker says what is wrong, if anything is */
+    x->handler = match.handler;
+    x->ctx = match.ctx;
+    x->routed = true;
+    if (!match.now)
+        return false;
+    if (match.now(&x->req, &x->res, match.ctx) && !x->res.body.full) {
+        exchange_log(x);
+        return true;
+    }
+    response_reset(&x->res);
+    return false;
+}
+
 /* Returns true when the answer is made, false when the handler parked the request. */
 static bool exchange_run(struct exchange *x)
 {
@@ -105,8 +138,7 @@ static bool exchange_run(struct exchange *x)
     if (x->first_parked_ms != 0)
         x->req.waited_ms = ty_boot_ms() - x->first_parked_ms;
     x->req.park_ms = 0;
-    ty_buf_clear(&x->res.body);
-    x->res = (struct http_response){.body = x->res.body};
+    response_reset(&x->res);
     ty_err err = x->handler(&x->req, &x->res, x->ctx);
     if (err == TY_OK && x->req.park_ms > 0)
         return false;
@@ -114,9 +146,7 @@ static bool exchange_run(struct exchange *x)
         err = ty_buf_check(&x->res.body, "the response");
     if (err != TY_OK)
         answer_error(x, ty_err_http(err), err);
-    log_debug("http.request", "request=%s method=%s path='%.*s' status=%d", x->req.id,
-              method_name(x->req.method), x->req.path.len > 512 ? 512 : (int)x->req.path.len,
-              x->req.path.ptr, x->res.status ? x->res.status : 200);
+    exchange_log(x);
     return true;
 }
 

@@ -27,15 +27,14 @@
  *
  * Who frees: strings of results are in the arena given; objects_close, objects_upload_free. File
  * descriptors handed out are the caller's to close. Threads: every function may be called from any
- * thread and may block on the disk (not from an event loop); one upload belongs to one thread at a
- * time. Errors, beside each function's own:
- *   TY_NOT_FOUND           no such bucket, object, generation or session (404)
- *   TY_FAILED_PRECONDITION a condition does not hold (412)
- *   TY_ABORTED             not modified (304) from objects_get and objects_read; else a conflict
- * (409) TY_ALREADY_EXISTS      the bucket's name is taken (409) TY_INVALID_ARGUMENT    a bad name
- * or value, or bytes that are not the declared ones (400) TY_RESOURCE_EXHAUSTED  a full disk, or a
- * ceiling below (429) TY_UNAVAILABLE         a file kept changing under us, or a name is busy: ask
- * again (503) One test: build/test_objects upload/is_a_plain_file. */
+ * thread and may block on the disk (not from an event loop, but for objects_read_now); one upload
+ * belongs to one thread at a time. Errors, beside each function's own: TY_NOT_FOUND           no
+ * such bucket, object, generation or session (404) TY_FAILED_PRECONDITION a condition does not hold
+ * (412) TY_ABORTED             not modified (304) from objects_get and objects_read; else a
+ * conflict (409) TY_ALREADY_EXISTS      the bucket's name is taken (409) TY_INVALID_ARGUMENT    a
+ * bad name or value, or bytes that are not the declared ones (400) TY_RESOURCE_EXHAUSTED  a full
+ * disk, or a ceiling below (429) TY_UNAVAILABLE         a file kept changing under us, or a name is
+ * busy: ask again (503) One test: build/test_objects upload/is_a_plain_file. */
 #ifndef TY_OBJECTS_H
 #define TY_OBJECTS_H
 
@@ -179,6 +178,11 @@ TY_NODISCARD ty_err objects_get(struct objects *o, struct ty_arena *a, struct ob
 TY_NODISCARD ty_err objects_read(struct objects *o, struct ty_arena *a, struct object_ref ref,
                                  const struct object_conditions *conditions,
                                  struct object *ret_object, int *ret_fd);
+/* The same for an event loop: never waits, for the disk or for anybody. False: it cannot be told
+ * now whether and how; ask objects_read on another thread. */
+bool objects_read_now(struct objects *o, struct ty_arena *a, struct object_ref ref,
+                      const struct object_conditions *conditions, struct object *ret_object,
+                      int *ret_fd);
 /* False: somebody wrote into the file since. Ask before the last bytes are sent. */
 bool objects_unchanged(const struct object *object, int fd);
 
