@@ -162,5 +162,7 @@ TY_NODISCARD ty_err batch_parse(struct ty_arena *a, ty_str content_type, ty_str 
 /* Answer with an object's bytes. */
 TY_NODISCARD ty_err download(struct http_request *req, struct http_response *res, struct gcs *g,
                              struct object_ref ref, const struct object_conditions *conditions);
+/* Answer with an object's bytes on the event loop, where that needs no wait (an http_now). */
+bool download_now(struct http_request *req, struct http_response *res, void *ctx);
 
 #endif

@@ -31,6 +31,7 @@ struct owner {
     uint64_t inode;
     uid_t uid;
     int state;
+    uint32_t unread; /* bytes; only by sock_diag */
 };
 
 static _Atomic enum peer_method chosen = PEER_NONE;
@@ -147,7 +148,7 @@ static bool diag_receive(struct peer *p, const struct tuple *t, struct owner *re
         const struct inet_diag_msg *d = NLMSG_DATA(h);
         if (!diag_same(d, t))
             return false;
-        *ret_owner = (struct owner){d->idiag_inode, d->idiag_uid, d->idiag_state};
+        *ret_owner = (struct owner){d->idiag_inode, d->idiag_uid, d->idiag_state, d->idiag_rqueue};
         return true;
     }
     return false;
@@ -181,7 +182,7 @@ static bool proc_line(const char *line, const char *local, const char *remote,
         return false;
     if (strcmp(have_local, local) != 0 || strcmp(have_remote, remote) != 0)
         return false;
-    *ret_owner = (struct owner){inode, uid, (int)state};
+    *ret_owner = (struct owner){.inode = inode, .uid = uid, .state = (int)state};
     return true;
 }
 
@@ -245,6 +246,17 @@ ty_err peer_check(struct peer *p, int fd, uid_t uid)
         return ty_fail(TY_PERMISSION_DENIED, "the peer on port %u is not a live socket of user %u",
                        ntohs(t.sport), (unsigned)uid);
     return TY_OK;
+}
+
+bool peer_unread(struct peer *p, int fd, uint32_t *ret_bytes)
+{
+    struct tuple t = {0};
+    struct owner o = {0};
+    bool known = p->netlink >= 0 && tuple_of(fd, &t) == TY_OK && diag_find(p, &t, &o) &&
+                 o.inode != 0 && state_is_live(o.state);
+    if (known)
+        *ret_bytes = o.unread;
+    return known;
 }
 
 ty_err peer_open(struct peer *p, enum peer_method method)

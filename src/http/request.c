@@ -391,6 +391,10 @@ static enum MHD_Result body_done(struct exchange *x)
 {
     struct http_server *s = x->server;
     x->req.body = ty_buf_str(&x->body);
+    if (exchange_now(x)) {
+        x->step = STEP_ANSWER;
+        return answer_queue(x);
+    }
     x->step = STEP_WORK;
     conn_phase_set(s, x->conn, CONN_WORK, 0);
     s->mhd->MHD_suspend_connection(x->mhd); /* before a worker can resume it */

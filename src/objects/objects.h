@@ -27,8 +27,8 @@
  *
  * Who frees: strings of results are in the arena given; objects_close, objects_upload_free. File
  * descriptors handed out are the caller's to close. Threads: every function may be called from any
- * thread and may block on the disk (not from an event loop); one upload belongs to one thread at a
- * time. Errors, beside each function's own:
+ * thread and may block on the disk (not from an event loop, but for objects_read_now); one upload
+ * belongs to one thread at a time. Errors, beside each function's own:
  *   TY_NOT_FOUND (404)            no such bucket, object, generation or session
  *   TY_FAILED_PRECONDITION (412)  a condition does not hold
  *   TY_ABORTED (304, 409)         not modified, from objects_get and objects_read; else a conflict
@@ -182,6 +182,11 @@ TY_NODISCARD ty_err objects_get(struct objects *o, struct ty_arena *a, struct ob
 TY_NODISCARD ty_err objects_read(struct objects *o, struct ty_arena *a, struct object_ref ref,
                                  const struct object_conditions *conditions,
                                  struct object *ret_object, int *ret_fd);
+/* The same for an event loop: never waits, for the disk or for anybody. False: it cannot be told
+ * now whether and how; ask objects_read on another thread. */
+bool objects_read_now(struct objects *o, struct ty_arena *a, struct object_ref ref,
+                      const struct object_conditions *conditions, struct object *ret_object,
+                      int *ret_fd);
 /* False: somebody wrote into the file since. Ask before the last bytes are sent. */
 bool objects_unchanged(const struct object *object, int fd);
 

@@ -22,6 +22,8 @@ enum {
     SWEEP_FIRST_MS = 60 * 1000,  /* after a start: servers that live for minutes sweep, too */
     CHECKPOINT_BYTES = 64 << 20, /* a session's bytes between two records of its offset */
     FLUSH_BYTES = 8 << 20,       /* written out in the background from then on */
+    RECENT_SLOTS = 1024,
+    RECENT_BYTES = 1024, /* of a row's strings; one with more is not kept */
 };
 
 struct objects {
@@ -46,6 +48,10 @@ struct objects {
     bool scan_wanted;
     bool unsettled;    /* atomic: something was committed since the last settling */
     uint64_t followed; /* atomic: rows changed because the disk had changed */
+
+    bool recent_usable;
+    pthread_mutex_t recent_lock;
+    struct recent *recent; /* RECENT_SLOTS of them */
 };
 
 /* ---- rows ---- */
@@ -68,6 +74,13 @@ struct row {
     ty_str stage; /* empty: settled. "-": the file may still be at its nice place. Else its name in
                      staging/, where it may still be */
     int64_t ino, ctime_ns; /* ctime 0: not known yet (a rename changes it); or CTIME_LINKED */
+};
+
+/* A row and what it was read under (recent.c). */
+struct recent {
+    uint64_t hash, epoch;
+    struct row row; /* .object.bucket is set */
+    char *text;     /* its strings; NULL: the slot is empty */
 };
 
 struct bucket_row {
@@ -215,6 +228,16 @@ void wake_settling(struct objects *o);
 TY_NODISCARD ty_err object_open(struct objects *o, struct ty_arena *a, struct object_ref ref,
                                 const struct object_conditions *conditions, bool hashed,
                                 struct row *ret_row, bool *ret_old, int *ret_fd);
+
+/* Is the open file what the row says? */
+bool row_is_file(const struct row *row, int fd);
+
+/* ---- rows looked at lately (recent.c) ---- */
+
+bool recent_local(int fd); /* a file system that answers without a network */
+/* `epoch` was taken before the row was read. row->object.bucket is set. */
+void recent_put(struct objects *o, uint64_t epoch, const struct row *row);
+void recent_clear(struct objects *o);
 
 /* ---- digests ---- */
 

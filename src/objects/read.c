@@ -13,6 +13,7 @@ struct look {
     struct row row;
     bool found, old;
     bool refreshed; /* a name without a row was held against the disk */
+    uint64_t epoch; /* of the database, before the row was read */
 };
 
 static ty_err look_fn(struct db_conn *c, void *arg)
@@ -62,7 +63,7 @@ static int open_bytes(struct objects *o, ty_str bucket, const struct row *row, i
     return err_no;
 }
 
-static bool row_is_file(const struct row *row, int fd)
+bool row_is_file(const struct row *row, int fd)
 {
     if (row->place == PLACE_DIR || row->place == PLACE_NONE)
         return true;
@@ -155,6 +156,7 @@ static ty_err look_once(struct objects *o, struct look *x,
 {
     *ret_again = false;
     *ret_fd = -1;
+    x->epoch = db_epoch(o->db);
     ty_err err = db_read(o->db, look_fn, x);
     if (err != TY_OK)
         return err;
@@ -200,6 +202,8 @@ ty_err object_open(struct objects *o, struct ty_arena *a, struct object_ref ref,
         ty_err err = look_once(o, &x, conditions, hashed, &again, &fd);
         if (err == TY_OK && !again) {
             x.row.object.bucket = ty_str_dup(a, ref.bucket);
+            if (!x.old)
+                recent_put(o, x.epoch, &x.row);
             *ret_row = x.row;
             *ret_old = x.old;
             if (ret_fd)
