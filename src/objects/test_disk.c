@@ -318,7 +318,7 @@ static void disk_copied_files_are_the_same_objects(void **state)
     (void)state;
     struct fixture f;
     struct object nice, odd, after;
-    ty_str bytes;
+    ty_str bytes = TY_STR("");
     fixture_open(&f);
     nice = put(&f, "a/b", "nice");
     odd = put(&f, "a//b", "odd");
