@@ -155,6 +155,7 @@ static void disk_scan_soon_finds_what_others_did(void **state)
     struct fixture f;
     fixture_open(&f);
     put(&f, "gone", "x");
+    assert_ok(settle(f.o)); /* until then its file may be on its way */
     disk_write(&f, "buckets/data/new", "by a job");
     assert_int_equal(unlink(path_of(&f, "buckets/data/gone")), 0);
     uint64_t before = __atomic_load_n(&f.o->followed, __ATOMIC_RELAXED);
@@ -164,6 +165,20 @@ static void disk_scan_soon_finds_what_others_did(void **state)
     assert_int_equal(__atomic_load_n(&f.o->followed, __ATOMIC_RELAXED), before + 2);
     assert_holds(&f, "new", "by a job");
     assert_gone(&f, "gone");
+    fixture_close(&f);
+}
+
+/* A file that was removed between its rename and its settling is no object for ever. */
+static void disk_removed_before_it_settled(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    put(&f, "ghost", "x");
+    assert_int_equal(unlink(path_of(&f, "buckets/data/ghost")), 0);
+    for (int i = 0; i < 3; i++)
+        assert_ok(settle(f.o));
+    assert_string_equal(list(&f, (struct object_query){0}), "");
     fixture_close(&f);
 }
 
@@ -318,7 +333,7 @@ static void disk_copied_files_are_the_same_objects(void **state)
     (void)state;
     struct fixture f;
     struct object nice, odd, after;
-    ty_str bytes;
+    ty_str bytes = TY_STR("");
     fixture_open(&f);
     nice = put(&f, "a/b", "nice");
     odd = put(&f, "a//b", "odd");
@@ -373,6 +388,7 @@ static const struct CMUnitTest tests[] = {
     TEST("disk/many_new_names_are_all_found", disk_many_new_names_are_all_found),
     TEST("disk/move_over_a_link_to_the_same_file", disk_move_over_a_link_to_the_same_file),
     TEST("disk/scan_soon_finds_what_others_did", disk_scan_soon_finds_what_others_did),
+    TEST("disk/removed_before_it_settled", disk_removed_before_it_settled),
     TEST("disk/links_are_not_followed", disk_links_are_not_followed),
     TEST("disk/foreign_file_in_the_way", disk_foreign_file_in_the_way),
     TEST("disk/change_while_reading_shows", disk_change_while_reading_shows),
