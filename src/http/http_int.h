@@ -156,9 +156,10 @@ struct stream {
 
 /* The part of an answer that a sender writes (sender.c). */
 struct transfer {
-    int64_t share, sent;        /* bytes; share 0: MHD sends all of it */
-    bool begun, copied, failed; /* copied: not by sendfile */
-    bool draining;              /* waits for look_ms; under send_lock */
+    int64_t share, sent; /* bytes; share 0: MHD sends all of it */
+    int64_t pages_end;   /* of the share, what goes by sendfile */
+    bool begun, failed;
+    bool draining; /* waits for look_ms; under send_lock */
     int64_t look_ms, drain_ms;
 };
 
