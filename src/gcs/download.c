@@ -11,8 +11,10 @@
  * takes gzip, unless its cacheControl says no-transform; ranges are then passed over, as there. */
 #include "gcs/gcs_int.h"
 
+#include <linux/magic.h>
 #include <strings.h>
 #include <sys/uio.h>
+#include <sys/vfs.h>
 #include <zlib.h>
 
 /* ---- plain bytes ---- */
@@ -24,6 +26,13 @@ struct file_source {
     int64_t size;  /* of the answer */
 };
 
+/* tmpfs knows no RWF_NOWAIT; what it has is in memory. */
+static bool never_waits(int fd)
+{
+    struct statfs st;
+    return fstatfs(fd, &st) == 0 && st.f_type == TMPFS_MAGIC;
+}
+
 static ssize_t read_at(int fd, char *buf, size_t n, int64_t at, bool wait)
 {
     struct iovec v = {buf, n};
@@ -31,6 +40,8 @@ static ssize_t read_at(int fd, char *buf, size_t n, int64_t at, bool wait)
     do
         got = preadv2(fd, &v, 1, at, wait ? 0 : RWF_NOWAIT);
     while (got < 0 && errno == EINTR);
+    if (got < 0 && errno == EOPNOTSUPP && !wait && never_waits(fd))
+        return read_at(fd, buf, n, at, true);
     return got;
 }
 

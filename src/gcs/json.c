@@ -16,7 +16,9 @@ static void member_name(struct ty_buf *b, const char *name)
 {
     if (b->len > 0 && b->ptr[b->len - 1] != '{')
         ty_buf_addc(b, ',');
-    ty_buf_addf(b, "\"%s\":", name);
+    ty_buf_addc(b, '"');
+    ty_buf_addz(b, name);
+    ty_buf_add(b, "\":", 2);
 }
 
 void member_str(struct ty_buf *b, const char *name, ty_str value)

@@ -2,7 +2,8 @@
  *
  * Threads of a server, and what each may touch:
  *   event thread   accepts, asks who the peer is, ends what is overdue (event.c, foreign.c)
- *   MHD's thread   parses requests and sends answers; runs the callbacks of request.c
+ *   MHD's threads  parse requests and send answers; run the callbacks of request.c. A connection
+ *                  has the same one all its life: below, "MHD's thread" is that one
  *   workers        route and run handlers (worker.c)
  *   senders        write large files to their clients (sender.c)
  * An exchange (one request and its answer) belongs to MHD's thread, except from
@@ -39,6 +40,7 @@ enum {
     HTTP_SOURCE_BYTES = 64 * 1024,       /* piece of an answer that is made while it is sent */
     HTTP_SENDER_LEAST = 4 * 1024 * 1024, /* answers of files from this size on have a sender */
     HTTP_SENDERS = 4,
+    HTTP_LOOPS = 2,          /* MHD's threads, for each of plain and TLS */
     HTTP_MAX_STRANGERS = 32, /* connections of other uids that have not shown a token yet, */
     HTTP_STRANGER_BYTES = 16 * 1024, /* how long their headers may be, */
     HTTP_STRANGER_MS = 2000,         /* and take */
@@ -154,9 +156,10 @@ struct stream {
 
 /* The part of an answer that a sender writes (sender.c). */
 struct transfer {
-    int64_t share, sent;        /* bytes; share 0: MHD sends all of it */
-    bool begun, copied, failed; /* copied: not by sendfile */
-    bool draining;              /* waits for look_ms; under send_lock */
+    int64_t share, sent; /* bytes; share 0: MHD sends all of it */
+    int64_t pages_end;   /* of the share, what goes by sendfile */
+    bool begun, failed;
+    bool draining; /* waits for look_ms; under send_lock */
     int64_t look_ms, drain_ms;
 };
 

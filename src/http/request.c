@@ -31,7 +31,7 @@ static struct conn *conn_new(struct http_server *s, struct MHD_Connection *mhd)
     c->fd = s->mhd->MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
     c->local = s->mhd->MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS)
                    ->client_addr->sa_family == AF_UNIX;
-    c->tls = s->mhd->MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_DAEMON)->daemon != s->daemon;
+    c->tls = s->mhd->MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION) != NULL;
     c->foreign = foreign_is(s, c->fd);
     c->phase = CONN_HEADERS;
     c->deadline_ms = ty_boot_ms() + s->header_timeout_ms;

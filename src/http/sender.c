@@ -10,16 +10,19 @@
  * sendfile copies nothing: until the client takes the bytes, what lies in the two sockets' buffers
  * are the pages of the file, and a program that writes into it changes what the client is going to
  * read. So a look at the file says nothing about bytes still on their way: before the last part the
- * sender waits until none are (S3). Where that cannot be known (a Unix socket, no sock_diag) the
- * bytes are copied, which is slower and needs no wait. TLS copies in MHD.
+ * sender waits until none of these are pages (S3). So that there is seldom anything to wait for,
+ * the stretch before the last part is copied: while the client reads the one, the other is sent.
+ * Where nobody can tell what the client has read (a Unix socket, no sock_diag) all bytes are
+ * copied, which is slower and needs no wait. TLS copies in MHD.
  *
  * S1 A transfer is in one of three hands: in `sending` and armed in send_epoll (EPOLLONESHOT: one
  *    thread gets it), in `draining` until its time, or with the thread that took it.
  * S2 A turn is at most TURN_BYTES; then the others have theirs. A thread waits for the disk and for
  *    nothing else, and it holds up no request but large downloads: HTTP_SENDERS slow reads at once.
- * S3 Before the last bytes: our socket has nothing unacknowledged (SIOCOUTQ), and then the peer's
- *    nothing unread (sock_diag), so all that was sent has been copied into the client's memory.
- * S4 A transfer's end, good or bad, is one MHD_resume_connection, after which it is MHD's again. */
+ * S3 Before the last bytes: what our socket has unacknowledged (SIOCOUTQ) and then the peer's has
+ *    unread (sock_diag) is no more than what was copied at the end, so every byte that sendfile
+ * sent is in the client's own memory. S4 A transfer's end, good or bad, is one
+ * MHD_resume_connection, after which it is MHD's again. */
 #include "http/http_int.h"
 
 #include <linux/sockios.h>
@@ -34,7 +37,8 @@
 enum {
     WINDOW_BYTES = 1 << 20, /* between two looks at the file */
     TURN_BYTES = 4 << 20,
-    DRAIN_LOOKS = 10, /* a client that keeps up is done within a moment: worth staying for */
+    COPIED_BYTES = 4 << 20, /* of the end: about what two sockets hold; at most a quarter */
+    DRAIN_LOOKS = 10,       /* a client that keeps up is done within a moment: worth staying for */
     DRAIN_LOOK_NS = 100 * 1000,
     DRAIN_MOST_MS = 32,
 };
@@ -65,6 +69,8 @@ static enum turn send_turn(struct exchange *x)
     struct transfer *t = &x->transfer;
     int64_t window_end = t->sent, turn_end = t->sent + TURN_BYTES;
     turn_end = turn_end < t->share ? turn_end : t->share;
+    if (t->sent < t->pages_end && turn_end > t->pages_end)
+        turn_end = t->pages_end;
     while (t->sent < turn_end) {
         if (t->sent >= window_end) {
             if (!source->same(source->arg))
@@ -74,8 +80,8 @@ static enum turn send_turn(struct exchange *x)
         int64_t to = window_end < turn_end ? window_end : turn_end;
         size_t max = (size_t)(to - t->sent);
         off_t at = source->file_first + t->sent;
-        ssize_t n = t->copied ? copy_some(source, x->conn->fd, at, max)
-                              : sendfile(x->conn->fd, source->file, &at, max);
+        ssize_t n = t->sent < t->pages_end ? sendfile(x->conn->fd, source->file, &at, max)
+                                           : copy_some(source, x->conn->fd, at, max);
         if (n < 0 && errno == EAGAIN)
             return TURN_MORE;
         if (n == 0 || (n < 0 && errno != EINTR)) /* 0: the file is shorter than it was */
@@ -88,19 +94,21 @@ static enum turn send_turn(struct exchange *x)
 /* TURN_SENT: nothing that was sent is still a page of the file. */
 static enum turn drained(struct peer *peer, struct exchange *x)
 {
+    const struct transfer *t = &x->transfer;
     struct pollfd p = {.fd = x->conn->fd};
+    int64_t copied = t->sent - t->pages_end;
     int unacknowledged = 0;
     uint32_t unread = 0;
-    if (x->transfer.copied)
+    if (t->pages_end == 0)
         return TURN_SENT;
     if (poll(&p, 1, 0) < 0 || (p.revents & (POLLERR | POLLHUP)) != 0 ||
         ioctl(x->conn->fd, SIOCOUTQ, &unacknowledged) != 0)
         return TURN_FAILED;
-    if (unacknowledged > 0)
+    if (unacknowledged > copied)
         return TURN_MORE;
     if (!peer_unread(peer, x->conn->fd, &unread))
         return TURN_FAILED;
-    return unread > 0 ? TURN_MORE : TURN_SENT;
+    return unacknowledged + (int64_t)unread > copied ? TURN_MORE : TURN_SENT;
 }
 
 static enum turn drained_soon(struct peer *peer, struct exchange *x)
@@ -181,7 +189,8 @@ static void transfer_turn(struct http_server *s, struct peer *peer, struct excha
     uint32_t unread;
     int one = 1;
     if (t->sent == 0) {
-        t->copied = !peer_unread(peer, x->conn->fd, &unread);
+        int64_t copied = t->share / 4 < COPIED_BYTES ? t->share / 4 : COPIED_BYTES;
+        t->pages_end = peer_unread(peer, x->conn->fd, &unread) ? t->share - copied : 0;
         if (!x->conn->local) /* what MHD holds back to fill a packet would never be drained */
             setsockopt(x->conn->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     }

@@ -177,11 +177,12 @@ ty_err daemon_start(struct http_server *s, bool tls, struct MHD_Daemon **ret_dae
             MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC |
             MHD_USE_TURBO, /* for one thing: that request_connection may still send */
         0, NULL, NULL, request_access, s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL_BYTES,
-        MHD_OPTION_CONNECTION_LIMIT, 2 * (unsigned)s->connection_limit + 1024,
-        MHD_OPTION_THREAD_STACK_SIZE, (size_t)HTTP_STACK_BYTES, MHD_OPTION_UNESCAPE_CALLBACK,
-        keep_escapes, NULL, MHD_OPTION_URI_LOG_CALLBACK, request_begin, s,
-        MHD_OPTION_NOTIFY_COMPLETED, request_completed, s, MHD_OPTION_NOTIFY_CONNECTION,
-        request_connection, s, MHD_OPTION_ARRAY, tls ? secrets : none, MHD_OPTION_END);
+        MHD_OPTION_CONNECTION_LIMIT, HTTP_LOOPS * (2 * (unsigned)s->connection_limit + 1024),
+        MHD_OPTION_THREAD_POOL_SIZE, (unsigned)HTTP_LOOPS, MHD_OPTION_THREAD_STACK_SIZE,
+        (size_t)HTTP_STACK_BYTES, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,
+        MHD_OPTION_URI_LOG_CALLBACK, request_begin, s, MHD_OPTION_NOTIFY_COMPLETED,
+        request_completed, s, MHD_OPTION_NOTIFY_CONNECTION, request_connection, s, MHD_OPTION_ARRAY,
+        tls ? secrets : none, MHD_OPTION_END);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!daemon)
         return ty_fail(TY_INTERNAL, "libmicrohttpd does not start%s", tls ? " with TLS" : "");

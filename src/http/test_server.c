@@ -205,6 +205,30 @@ static ty_err anything(struct http_request *req, struct http_response *res, void
     return TY_OK;
 }
 
+/* "quick" is answered on the event loop; anything else has a worker, after a first try that leaves
+ * half an answer. */
+static atomic_int now_tries, now_runs;
+
+static bool now_try(struct http_request *req, struct http_response *res, void *ctx)
+{
+    (void)ctx;
+    now_tries++;
+    assert_true(req->route->handler != NULL);
+    http_header_add(req, res, "X-Way", TY_STR("loop"));
+    ty_buf_addf(&res->body, "at once: %.*s", TY_STR_ARG(http_query(req, "q")));
+    return ty_str_is(req->capture[0], "quick");
+}
+
+static ty_err now_later(struct http_request *req, struct http_response *res, void *ctx)
+{
+    (void)ctx;
+    now_runs++;
+    ty_buf_addf(&res->body, "later: %.*s", TY_STR_ARG(http_query(req, "q")));
+    return ty_str_is(req->capture[0], "fails") ? ty_fail(TY_NOT_FOUND, "not here") : TY_OK;
+}
+
+static const struct http_route now_rows[] = {{HTTP_GET, "/now/{kind}", now_later},
+                                             {HTTP_POST, "/now/{kind}", now_later}};
 static const struct http_route letter_rows[] = {{HTTP_GET, "/letters/{kind}", letters}};
 static const struct http_route sink_rows[] = {{HTTP_POST, "/sink/{kind}", sink_done}};
 static const struct http_route last_rows[] = {{HTTP_GET, "/{first}/{rest...}", anything}};
@@ -225,6 +249,7 @@ static int yard_open(void **state)
     struct http_routes tables[] = {
         {.rows = rows, .count = TY_COUNT(rows)},
         {.rows = letter_rows, .count = TY_COUNT(letter_rows)},
+        {.rows = now_rows, .count = TY_COUNT(now_rows), .now = now_try},
         {.rows = sink_rows, .count = TY_COUNT(sink_rows), .body = sink_body},
         {.rows = last_rows, .count = TY_COUNT(last_rows), .last = true},
     };
@@ -1393,6 +1418,28 @@ static void source_ends_early(void **state)
 
 /* ---- the last resort ---- */
 
+static void now_or_later(void **state)
+{
+    (void)state;
+    const char *reply = ask_headers("GET /now/quick?q=1", HOST);
+    assert_status(reply, 200);
+    assert_has(reply, "X-Way: loop\r\n");
+    assert_has(reply, "at once: 1");
+    assert_int_equal(now_runs, 0);
+    reply = ask_headers("GET /now/slow?q=2", HOST);
+    assert_status(reply, 200);
+    assert_has(reply, "\r\n\r\nlater: 2");
+    assert_null(strstr(reply, "X-Way"));
+    assert_status(reply = ask_headers("GET /now/fails", HOST), 404);
+    assert_null(strstr(reply, "X-Way"));
+    int tries = now_tries;
+    assert_has(ask_headers("POST /now/quick?q=3", HOST), "later: 3");
+    assert_status(ask_headers("GET /now/quick", ""), 400); /* no Host */
+    assert_status(ask_headers("GET /now/qui%2", HOST), 400);
+    assert_int_equal(now_tries, tries);
+    assert_int_equal(now_runs, 3);
+}
+
 static void last_table(void **state)
 {
     (void)state;
@@ -1410,6 +1457,7 @@ static const struct CMUnitTest tests[] = {
     TEST("source/whole", source_whole),
     TEST("source/ends_early", source_ends_early),
     TEST("serve/last_resort", last_table),
+    TEST("serve/now_or_later", now_or_later),
     TEST("serve/answers", serve_answers),
     TEST("serve/ipv6_and_unix", serve_ipv6_and_unix),
     TEST("serve/errors", serve_errors),

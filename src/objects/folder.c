@@ -102,6 +102,7 @@ static ty_err adopt_claimed(struct batch *x)
 {
     uint64_t claims[ENTRY_BATCH];
     size_t count = 0;
+    struct viewer viewer = {.o = x->o, .bucket = x->bucket, .dir = -1};
     for (size_t i = 0; i < x->count; i++) {
         if (x->known[i] || ty_str_ends(x->names[i], TY_STR("/")))
             continue;
@@ -113,8 +114,9 @@ static ty_err adopt_claimed(struct batch *x)
             continue;
         }
         claims[count++] = claim;
-        x->seen[i] = file_see(x->o, x->bucket, x->names[i]);
+        x->seen[i] = viewer_see(&viewer, x->names[i]);
     }
+    viewer_end(&viewer);
     ty_err err = db_write(x->o->db, adopt_fn, x);
     while (count > 0)
         claim_release(x->o, claims[--count], 0);

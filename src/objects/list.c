@@ -275,8 +275,10 @@ static ty_err drift_follow(struct drift *x)
     if (young) /* a write in the same tick would not show: let the tick pass */
         usleep(FRESH_NS / 1000);
     x->count = kept;
+    struct viewer viewer = {.o = x->o, .bucket = x->walk->query->bucket, .dir = -1};
     for (size_t i = 0; i < kept; i++)
-        x->seen[i] = file_see(x->o, x->walk->query->bucket, x->walk->rows[x->which[i]].object.name);
+        x->seen[i] = viewer_see(&viewer, x->walk->rows[x->which[i]].object.name);
+    viewer_end(&viewer);
     ty_err err = kept > 0 ? db_write(x->o->db, drift_fn, x) : TY_OK;
     while (kept > 0)
         claim_release(x->o, claims[--kept], 0);
@@ -288,14 +290,16 @@ static ty_err walk_compare(struct walk *x)
     struct drift d = {.o = x->o, .walk = x};
     d.which = ty_new_array(&d.arena, size_t, x->row_count);
     d.seen = ty_new_array(&d.arena, struct seen, x->row_count);
+    struct viewer viewer = {.o = x->o, .bucket = x->query->bucket, .dir = -1};
     for (size_t i = 0; i < x->row_count; i++) {
         const struct row *row = &x->rows[i];
         if (row->object.delete_ns != 0 || (row->place != PLACE_NICE && row->place != PLACE_DIR))
             continue;
-        d.seen[d.count] = file_see(x->o, x->query->bucket, row->object.name);
+        d.seen[d.count] = viewer_see(&viewer, row->object.name);
         if (row_judge(row, &d.seen[d.count]) != VERDICT_SAME)
             d.which[d.count++] = i;
     }
+    viewer_end(&viewer);
     ty_err err = d.count > 0 ? drift_follow(&d) : TY_OK;
     ty_arena_clear(&d.arena);
     if (err == TY_OK && !x->query->soft_deleted)

@@ -165,6 +165,15 @@ int file_open(int root, const char *path, int flags, mode_t mode, int *ret_fd);
 int file_stat(int root, const char *path, struct stat *ret_st);
 void seen_of(const struct stat *st, struct seen *ret_seen);
 struct seen file_see(const struct objects *o, ty_str bucket, ty_str name);
+/* file_see of many names of a bucket: the folder of those that follow each other is opened once. */
+struct viewer {
+    const struct objects *o;
+    ty_str bucket;
+    int dir; /* -1: none */
+    char folder[PATH_BYTES];
+};
+struct seen viewer_see(struct viewer *v, ty_str name);
+void viewer_end(struct viewer *v);
 /* The folder that holds `path`'s last part; `make`: mkdir -p it. */
 int file_parent(int root, const char *path, bool make, int *ret_fd, const char **ret_leaf);
 int file_move(int from_root, const char *from, int to_root, const char *to, bool make);

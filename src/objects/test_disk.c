@@ -378,7 +378,96 @@ static void disk_nothing_to_copy(void **state)
     fixture_close(&f);
 }
 
+/* ---- reading without a wait (recent.c) ---- */
+
+static bool read_now(struct fixture *f, struct object_ref ref,
+                     const struct object_conditions *conditions, char text[16])
+{
+    struct object object;
+    int fd;
+    if (!objects_read_now(f->o, &f->a, ref, conditions, &object, &fd))
+        return false;
+    ssize_t n = pread(fd, text, 15, 0);
+    assert_int_equal(n, object.size);
+    assert_int_equal(object.crc32c, wire_crc32c(0, text, (size_t)n));
+    assert_string_equal(object.bucket.ptr, "data");
+    assert_true(ty_str_eq(object.name, ref.name));
+    text[n] = '\0';
+    close(fd);
+    return true;
+}
+
+/* It can be read at once after it was read, as soon as settling leaves the rows alone. */
+static struct object read_twice(struct fixture *f, const char *name, char text[16])
+{
+    struct object object = {0};
+    bool now = false;
+    assert_ok(settle(f->o));
+    for (int i = 0; i < 50 && !now; i++) {
+        object = get(f, name);
+        now = read_now(f, ref_of(name), NULL, text);
+    }
+    assert_true(now);
+    return object;
+}
+
+static void now_only_what_was_read(void **state)
+{
+    (void)state;
+    struct fixture f;
+    char text[16];
+    fixture_open(&f);
+    if (!f.o->recent_usable) {
+        print_message("not a local file system\n");
+        skip();
+    }
+    put(&f, "d/a", "one");
+    assert_false(read_now(&f, ref_of("d/a"), NULL, text));
+    assert_false(read_now(&f, ref_of("d/b"), NULL, text));
+    struct object one = read_twice(&f, "d/a", text);
+    assert_string_equal(text, "one");
+    assert_true(read_now(&f, ref_gen("d/a", one.generation), NULL, text));
+    assert_false(read_now(&f, ref_gen("d/a", one.generation + 1), NULL, text));
+    struct object_conditions c = {.given = OBJECTS_IF_GENERATION_NOT,
+                                  .generation_not_match = one.generation};
+    assert_false(read_now(&f, ref_of("d/a"), &c, text));
+    fixture_close(&f);
+}
+
+static void now_never_what_was(void **state)
+{
+    (void)state;
+    struct fixture f;
+    char text[16];
+    fixture_open(&f);
+    if (!f.o->recent_usable) {
+        print_message("not a local file system\n");
+        skip();
+    }
+    put(&f, "a", "one");
+    read_twice(&f, "a", text);
+    put(&f, "other", "x"); /* any commit makes it unknown */
+    assert_false(read_now(&f, ref_of("a"), NULL, text));
+    read_twice(&f, "a", text);
+    put(&f, "a", "two");
+    assert_false(read_now(&f, ref_of("a"), NULL, text));
+    read_twice(&f, "a", text);
+    assert_string_equal(text, "two");
+    disk_write(&f, "buckets/data/a", "six");
+    assert_false(read_now(&f, ref_of("a"), NULL, text));
+    read_twice(&f, "a", text);
+    assert_string_equal(text, "six");
+    assert_int_equal(unlink(path_of(&f, "buckets/data/a")), 0);
+    assert_int_equal(symlink("/etc/passwd", path_of(&f, "buckets/data/a")), 0);
+    assert_false(read_now(&f, ref_of("a"), NULL, text));
+    assert_gone(&f, "a");
+    assert_false(read_now(&f, ref_of("a"), NULL, text));
+    fixture_close(&f);
+}
+
 static const struct CMUnitTest tests[] = {
+    TEST("now/only_what_was_read", now_only_what_was_read),
+    TEST("now/never_what_was", now_never_what_was),
     TEST("disk/copied_files_are_the_same_objects", disk_copied_files_are_the_same_objects),
     TEST("disk/nothing_to_copy", disk_nothing_to_copy),
     TEST("disk/new_file_is_an_object", disk_new_file_is_an_object),
