@@ -231,12 +231,15 @@ static void batch_failed(struct storage_conn *c, void *arg, size_t index, ty_err
     struct ty_arena a = {0};
     (void)err;
     char *message = ty_err_take();
-    fflush(stdout);
+    pthread_mutex_lock(&b->progress.lock);
+    if (b->progress.shown)
+        fputs("\r\033[K", stderr);
     if (c->s->style == STORAGE_GSUTIL)
         fprintf(stderr, "Error copying %s: %s\n", storage_url_text(&a, &b->copies[index].from),
                 message);
     else
         fprintf(stderr, "ERROR: %s\n", message);
+    pthread_mutex_unlock(&b->progress.lock);
     free(message);
     ty_arena_clear(&a);
 }

@@ -1,6 +1,7 @@
 """trainyard storage and gsutil (a link to trainyard): what they do, and that they say it as the originals do.
 
 The judges of what they say are Google's own, in test_same_as_storage.py; hostile use is in test_storage_hostile.py."""
+import fcntl
 import gzip
 import hashlib
 import json
@@ -9,7 +10,9 @@ import pathlib
 import random
 import re
 import signal
+import struct
 import subprocess
+import termios
 import threading
 
 import pytest
@@ -211,9 +214,10 @@ def test_json_for_programs(run, bucket):
     assert run("buckets", "describe", bucket, "--format=value(name)").stdout.strip() == bucket.removeprefix("gs://")
 
 
-def test_a_bar_on_a_terminal_and_none_in_a_log(run, bucket, place, shared_yard):
-    pattern_file(place / "big.bin", 30_000_000)
+def on_terminal(yard, columns, *words, **rest):
+    """Status, and what came on a terminal of that width."""
     ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     text = b""
 
     def drain():
@@ -225,14 +229,34 @@ def test_a_bar_on_a_terminal_and_none_in_a_log(run, bucket, place, shared_yard):
             pass
     reader = threading.Thread(target=drain)
     reader.start()
-    result = subprocess.run([BINARY, "storage", "cp", "big.bin", bucket], cwd=place, env=shared_yard.client_environment(),
-                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=theirs, timeout=60)
+    result = subprocess.run([BINARY, "storage", *words], env=yard.client_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=theirs, timeout=60, **rest)
     os.close(theirs)
     reader.join(10)
     os.close(ours)
-    assert result.returncode == 0 and result.stdout == b""
-    assert re.search(rb"\[1/1 files\]\[ *28\.6 MiB/ *28\.6 MiB\] 100% Done  [\d.]+ MiB/s", text), text[-300:]
+    assert result.stdout == b""
+    return result.returncode, text
+
+
+def test_a_bar_on_a_terminal_and_none_in_a_log(run, bucket, place, shared_yard):
+    pattern_file(place / "big.bin", 30_000_000)
+    status, text = on_terminal(shared_yard, 100, "cp", "big.bin", bucket, cwd=place)
+    assert status == 0 and re.search(rb"\[1/1 files\]\[ *28\.6 MiB/ *28\.6 MiB\] 100% Done  [\d.]+ MiB/s", text), text[-300:]
     assert "Done" not in run("cp", "big.bin", f"{bucket}/again").stderr
+
+
+def test_a_bar_on_a_narrow_terminal_stays_on_its_line(bucket, place, shared_yard):
+    pattern_file(place / "big.bin", 30_000_000)
+    status, text = on_terminal(shared_yard, 40, "cp", "big.bin", bucket, cwd=place)
+    bars = [bar.partition(b"\x1b")[0] for bar in text.split(b"\r") if bar.startswith(b"[")]
+    assert status == 0 and bars and all(len(bar) <= 39 for bar in bars), text
+
+
+def test_an_error_has_a_line_of_its_own(bucket, run, place, shared_yard):
+    pattern_file(place / "big.bin", 30_000_000)
+    run("cp", "big.bin", f"{bucket}/d/big.bin")
+    status, text = on_terminal(shared_yard, 100, "cp", f"{bucket}/d/big.bin", "/dev/full", cwd=place)
+    assert status == 1 and re.search(rb"(^|\n)ERROR: cannot write '/dev/full'", text), text
 
 
 def test_sums(run, bucket):
