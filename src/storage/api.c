@@ -115,6 +115,7 @@ ty_err storage_call(struct storage_conn *c, enum http_method method, const char 
                                &reply);
     if (err == TY_OK) {
         c->status = reply.status;
+        atomic_store(&c->s->answered, true);
         if (reply.status >= 300)
             err = storage_fail_api(c, &reply);
         else if (ret_reply != NULL &&

@@ -44,6 +44,15 @@ static ty_err destination_wild(struct storage_conn *c, const struct storage_url 
     return TY_OK;
 }
 
+static ty_err name_too_long(const struct storage *s, const struct storage_url *url)
+{
+    return storage_fail(s, TY_INVALID_ARGUMENT,
+                        "the name of gs://" TY_STR_FMT
+                        "/%.60s... has %zu bytes; an object's has at "
+                        "most %d",
+                        TY_STR_ARG(url->bucket), url->name.ptr, url->name.len, STORAGE_NAME_BYTES);
+}
+
 ty_err storage_destination_find(struct storage_conn *c, const char *word,
                                 struct storage_destination *ret_destination)
 {
@@ -59,6 +68,8 @@ ty_err storage_destination_find(struct storage_conn *c, const char *word,
                             "The destination argument of the cp command cannot be a "
                             "version-specific URL (%s).",
                             word);
+    if (d.url.cloud && d.url.name.len > STORAGE_NAME_BYTES)
+        return name_too_long(c->s, &d.url);
     if (storage_has_wildcard(ty_str_of(word))) {
         err = destination_wild(c, &d.url, word, &d);
     } else if (!d.url.cloud) {
@@ -203,7 +214,9 @@ static ty_err batch_work(struct storage_conn *c, void *arg, size_t index)
     ty_err err = storage_copy_run(c, b->o, &b->copies[index], &b->progress, &copied);
     if (err == TY_OK && b->move && copied == STORAGE_COPIED)
         err = source_remove(c, b, &b->copies[index]);
-    if (err == TY_UNAVAILABLE || err == TY_DEADLINE_EXCEEDED) { /* these name no file */
+    bool nameless = err == TY_UNAVAILABLE || err == TY_DEADLINE_EXCEEDED ||
+                    (err != TY_OK && c->status >= 500); /* what the others say names the file */
+    if (nameless) {
         struct ty_arena a = {0};
         err = ty_wrap(err, "%s could not be copied", storage_url_text(&a, &b->copies[index].from));
         ty_arena_clear(&a);
@@ -218,14 +231,39 @@ static void batch_failed(struct storage_conn *c, void *arg, size_t index, ty_err
     struct ty_arena a = {0};
     (void)err;
     char *message = ty_err_take();
-    fflush(stdout);
+    pthread_mutex_lock(&b->progress.lock);
+    if (b->progress.shown)
+        fputs("\r\033[K", stderr);
     if (c->s->style == STORAGE_GSUTIL)
         fprintf(stderr, "Error copying %s: %s\n", storage_url_text(&a, &b->copies[index].from),
                 message);
     else
         fprintf(stderr, "ERROR: %s\n", message);
+    pthread_mutex_unlock(&b->progress.lock);
     free(message);
     ty_arena_clear(&a);
+}
+
+static bool name_is_text(ty_str name)
+{
+    return ty_utf8_valid(name) && memchr(name.ptr, '\n', name.len) == NULL &&
+           memchr(name.ptr, '\r', name.len) == NULL;
+}
+
+/* Before the first one is copied: can all have their names? */
+static ty_err names_check(const struct storage *s, const struct storage_copy *copies, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct storage_url *to = &copies[i].to;
+        if (to->cloud && to->name.len > STORAGE_NAME_BYTES)
+            return name_too_long(s, to);
+        if (to->cloud && !name_is_text(to->name))
+            return storage_fail(s, TY_INVALID_ARGUMENT,
+                                "the name of %s is not valid UTF-8 on one line, which an object's "
+                                "has to be; rename the file",
+                                storage_url_text(s->arena, &copies[i].from));
+    }
+    return TY_OK;
 }
 
 /* Do the others follow when one fails? */
@@ -248,7 +286,9 @@ int storage_copies_run(struct storage_conn *c, const struct storage_options *o,
     atomic_store(&b.progress.files_total, (int)count);
     for (size_t i = 0; i < count; i++)
         atomic_fetch_add(&b.progress.bytes_total, copies[i].size > 0 ? copies[i].size : 0);
-    ty_err err = count > 0 ? storage_pool_run(&pool, c, &failed) : TY_OK;
+    ty_err err = names_check(s, copies, count);
+    if (err == TY_OK && count > 0)
+        err = storage_pool_run(&pool, c, &failed);
     if (err == TY_OK)
         storage_progress_end(&b.progress);
     storage_progress_clear(&b.progress);
@@ -342,6 +382,11 @@ static ty_err place_check(struct storage_conn *c, const struct storage_copy *cop
                    : ty_fail(TY_INVALID_ARGUMENT, "Source URL matches destination URL: %s",
                              storage_url_text(a, &exact));
     }
+    if (!gsutil && !copy->to.cloud && ty_str_ends(copy->to.name, TY_STR("/")))
+        return ty_fail(TY_INVALID_ARGUMENT,
+                       "Destination URL must name an existing directory if it ends with a "
+                       "delimiter. Provided: " TY_STR_FMT ".",
+                       TY_STR_ARG(copy->to.name));
     if (!gsutil && !copy->from.cloud && !copy->to.cloud)
         return ty_fail(TY_INVALID_ARGUMENT,
                        "Local copies not supported. Gcloud command-line tool is meant for cloud "

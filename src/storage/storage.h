@@ -15,6 +15,7 @@
 #include "base/base.h"
 
 #include <jansson.h>
+#include <stdatomic.h>
 
 enum storage_style { STORAGE_GCLOUD, STORAGE_GSUTIL };
 enum { STORAGE_OK = 0, STORAGE_FAILED = 1, STORAGE_USAGE = 2 };
@@ -46,8 +47,9 @@ struct storage {
         *state_dir;      /* where interrupted uploads and downloads are remembered; may be absent */
     const char *command; /* the one that runs */
     bool quiet, debug;
-    bool parallel; /* gsutil -m; gcloud's style always is */
-    int threads;   /* 0: as many as are good */
+    bool parallel;        /* gsutil -m; gcloud's style always is */
+    int threads;          /* 0: as many as are good */
+    atomic_bool answered; /* set here: the server was there, so it is worth waiting for */
     /* What to say when the server does not answer, two lines; called once at most. */
     const char *(*away)(void *arg, const char *why);
     void *away_arg;

@@ -258,6 +258,10 @@ struct storage_pool {
 TY_NODISCARD ty_err storage_pool_run(struct storage_pool *pool, struct storage_conn *c,
                                      size_t *ret_failed);
 int storage_pool_threads(const struct storage *s, size_t count);
+/* Ctrl-C, or a request to end, while a pool runs: work in hand fails with TY_CANCELLED, so that
+ * nothing half done is left, and the pool ends the process by that signal. A second one ends it at
+ * once. */
+bool storage_interrupted(void);
 
 /* ---- cp.c ---- */
 

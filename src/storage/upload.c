@@ -41,11 +41,16 @@ struct upload {
 static ty_err file_read(struct upload *u, char *buf, size_t max, size_t *ret_len)
 {
     ssize_t n;
+    if (storage_interrupted())
+        return ty_fail(TY_CANCELLED, "interrupted");
     do
         n = read(u->fd, buf, max);
     while (n < 0 && errno == EINTR);
     if (n < 0)
         return ty_fail_errno(errno, "cannot read '" TY_STR_FMT "'", TY_STR_ARG(u->copy->from.name));
+    if (n == 0 && u->hashed < u->size)
+        return ty_fail(TY_ABORTED, "'" TY_STR_FMT "' became shorter while it was sent",
+                       TY_STR_ARG(u->copy->from.name));
     storage_digest_add(&u->digest, (ty_str){buf, (size_t)n});
     u->hashed += n;
     storage_progress_add(u->progress, n);
@@ -189,7 +194,32 @@ static ty_err upload_verify(struct upload *u, const struct http_reply *reply)
     return err;
 }
 
-static ty_err upload_multipart(struct upload *u)
+static bool is_worth_another(ty_err err, const struct http_reply *reply)
+{
+    return err == TY_UNAVAILABLE || err == TY_DEADLINE_EXCEEDED ||
+           (err == TY_OK && (reply->status >= 500 || reply->status == 408 || reply->status == 429));
+}
+
+static void pause_before(int attempt)
+{
+    int64_t ms = FIRST_PAUSE_MS << (attempt < 6 ? attempt : 6);
+    struct timespec ts = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+    nanosleep(&ts, NULL);
+}
+
+/* Put the descriptor and the digest at the beginning. */
+static ty_err rewind_file(struct upload *u)
+{
+    if (lseek(u->fd, 0, SEEK_SET) < 0)
+        return ty_fail_errno(errno, "cannot go back in '" TY_STR_FMT "'",
+                             TY_STR_ARG(u->copy->from.name));
+    storage_progress_add(u->progress, -u->hashed);
+    u->hashed = 0;
+    storage_digest_init(&u->digest);
+    return TY_OK;
+}
+
+static ty_err multipart_send(struct upload *u, struct http_reply *ret_reply)
 {
     unsigned char random[12];
     char boundary[32] = "===";
@@ -212,12 +242,26 @@ static ty_err upload_multipart(struct upload *u)
         .body_bytes = (int64_t)u->head.len + u->size + (int64_t)u->tail.len,
         .arg = u,
         .idle_ms = STORAGE_IDLE_MS};
-    struct http_reply reply;
-    u->conn->status = 0;
-    ty_err err = http_client_exchange(&u->conn->client, u->arena, &x, &reply);
+    ty_err err = http_client_exchange(&u->conn->client, u->arena, &x, ret_reply);
+    u->conn->status = err == TY_OK ? ret_reply->status : 0;
+    return err;
+}
+
+/* In one request; again when the server was started anew in the meantime. */
+static ty_err upload_multipart(struct upload *u)
+{
+    struct http_reply reply = {0};
+    ty_err err = multipart_send(u, &reply);
+    bool waits = atomic_load(&u->conn->s->answered);
+    for (int i = 0; i < TRIES && waits && is_worth_another(err, &reply); i++) {
+        pause_before(i);
+        err = rewind_file(u);
+        if (err == TY_OK)
+            err = multipart_send(u, &reply);
+    }
     if (err != TY_OK)
         return err;
-    u->conn->status = reply.status;
+    atomic_store(&u->conn->s->answered, true);
     return reply.status >= 300 ? storage_fail_api(u->conn, &reply) : upload_verify(u, &reply);
 }
 
@@ -297,22 +341,15 @@ static ty_err session_ask(struct upload *u, const char *session, struct http_rep
 static ty_err seek_to(struct upload *u, int64_t offset)
 {
     char piece[64 * 1024];
-    if (lseek(u->fd, 0, SEEK_SET) < 0)
-        return ty_fail_errno(errno, "cannot go back in '" TY_STR_FMT "'",
-                             TY_STR_ARG(u->copy->from.name));
-    storage_progress_add(u->progress, -u->hashed);
-    u->hashed = 0;
-    storage_digest_init(&u->digest);
+    ty_err err = rewind_file(u);
+    if (err != TY_OK)
+        return err;
     while (u->hashed < offset) {
         int64_t left = offset - u->hashed;
         size_t n = 0;
-        ty_err err =
-            file_read(u, piece, left < (int64_t)sizeof(piece) ? (size_t)left : sizeof(piece), &n);
+        err = file_read(u, piece, left < (int64_t)sizeof(piece) ? (size_t)left : sizeof(piece), &n);
         if (err != TY_OK)
             return err;
-        if (n == 0)
-            return ty_fail(TY_ABORTED, "'" TY_STR_FMT "' became shorter while it was sent",
-                           TY_STR_ARG(u->copy->from.name));
     }
     return TY_OK;
 }
@@ -335,19 +372,6 @@ static ty_err session_send(struct upload *u, const char *session, int64_t offset
                               .arg = u,
                               .idle_ms = STORAGE_IDLE_MS};
     return http_client_exchange(&u->conn->client, u->arena, &x, ret_reply);
-}
-
-static bool is_worth_another(ty_err err, const struct http_reply *reply)
-{
-    return err == TY_UNAVAILABLE || err == TY_DEADLINE_EXCEEDED ||
-           (err == TY_OK && (reply->status >= 500 || reply->status == 408 || reply->status == 429));
-}
-
-static void pause_before(int attempt)
-{
-    int64_t ms = FIRST_PAUSE_MS << (attempt < 6 ? attempt : 6);
-    struct timespec ts = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
-    nanosleep(&ts, NULL);
 }
 
 /* The session another run left, if the server still has it. */
@@ -429,7 +453,8 @@ static ty_err upload_resumable(struct upload *u)
             break;
         session = NULL;
     }
-    if (u->tracker != NULL && err != TY_UNAVAILABLE && err != TY_DEADLINE_EXCEEDED)
+    if (u->tracker != NULL && err != TY_UNAVAILABLE && err != TY_DEADLINE_EXCEEDED &&
+        err != TY_CANCELLED)
         unlink(u->tracker);
     return err;
 }

@@ -6,8 +6,25 @@
 import json
 import os
 import pathlib
+import socket
 import subprocess
+import sys
 import tempfile
+import threading
+
+
+PROGRAM = """\
+import json, os, socket, sys
+with socket.socket(socket.AF_UNIX) as connection:
+    connection.connect({socket!r})
+    with connection.makefile("rw") as file:
+        file.write(json.dumps(dict(argv=sys.argv[1:], cwd=os.getcwd())) + "\\n")
+        file.flush()
+        status, out, err = json.load(file)
+sys.stdout.write(out)
+sys.stderr.write(err)
+sys.exit(status)
+"""
 
 
 class Warm:
@@ -39,6 +56,24 @@ class Warm:
         if text:
             out = {name: data.decode(errors="replace") for name, data in out.items()}
         return subprocess.CompletedProcess(words, status, **out)
+
+    def program_file(self, path):
+        """Make an executable file that is this client, for scripts."""
+        path = pathlib.Path(path)
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(f"{path}.sock")
+        listener.listen()
+        threading.Thread(target=self.serve, args=(listener,), daemon=True).start()
+        path.write_text(f"#!{sys.executable} -S\n" + PROGRAM.format(socket=f"{path}.sock"))
+        path.chmod(0o755)
+
+    def serve(self, listener):
+        while True:
+            connection, _ = listener.accept()
+            with connection, connection.makefile("rw") as file:
+                request = json.loads(file.readline())
+                result = self(*request["argv"], cwd=request["cwd"])
+                file.write(json.dumps([result.returncode, result.stdout, result.stderr]))
 
     def __enter__(self):
         return self

@@ -101,6 +101,9 @@ GCLOUD = {
         cp d gs://BUCKET/dd
         cp gs://BUCKET/d out2
         cp gs://BUCKET/d/a.txt gs://BUCKET/d/b.txt nodir
+        cp gs://BUCKET/f.txt nodir2/
+        cp gs://BUCKET/d/*.txt nodir3/
+        cp -r gs://BUCKET/d nodir4/
         cp gs://BUCKET/f.txt nodir/deep/f.txt
         cp f.txt
         cp f.txt gs://
@@ -309,6 +312,9 @@ GSUTIL = {
         cp d gs://BUCKET/dd
         cp gs://BUCKET/d out2
         cp gs://BUCKET/d/a.txt gs://BUCKET/d/b.txt nodir
+        cp gs://BUCKET/f.txt nodir2/
+        cp gs://BUCKET/d/*.txt nodir3/
+        cp -r gs://BUCKET/d nodir4/
         cp f.txt
         cp f.txt gs://
         cp
