@@ -21,9 +21,9 @@ struct tensor_team {
     /* of a round; written before `round` is counted up */
     void (*fn)(void *arg, int index);
     void *arg;
-    int total;
     uint32_t round;
-    uint64_t next; /* round << 32 | next index: a late thread cannot take an index of a new round */
+    uint64_t left; /* round << 32 | indices not taken: one word, so that a thread which is late for
+                      a round can take nothing of the next */
     int done;
 };
 
@@ -36,17 +36,17 @@ static void relax(void)
 #endif
 }
 
-/* Take and do indices of `round`. */
+/* Take and do indices of `round`. fn and arg stay while one that was taken is not done. */
 static void work(struct tensor_team *t, uint32_t round)
 {
     for (;;) {
-        uint64_t at = __atomic_load_n(&t->next, __ATOMIC_ACQUIRE);
-        if ((uint32_t)(at >> 32) != round || (int)(uint32_t)at >= t->total)
+        uint64_t at = __atomic_load_n(&t->left, __ATOMIC_ACQUIRE);
+        if ((uint32_t)(at >> 32) != round || (uint32_t)at == 0)
             return;
-        if (!__atomic_compare_exchange_n(&t->next, &at, at + 1, true, __ATOMIC_ACQ_REL,
+        if (!__atomic_compare_exchange_n(&t->left, &at, at - 1, true, __ATOMIC_ACQ_REL,
                                          __ATOMIC_RELAXED))
             continue;
-        t->fn(t->arg, (int)(uint32_t)at);
+        t->fn(t->arg, (int)(uint32_t)at - 1);
         __atomic_add_fetch(&t->done, 1, __ATOMIC_RELEASE);
     }
 }
@@ -135,9 +135,8 @@ void tensor_team_run(struct tensor_team *t, void (*fn)(void *arg, int index), vo
     uint32_t round = t->round + 1;
     t->fn = fn;
     t->arg = arg;
-    t->total = count;
     t->done = 0;
-    __atomic_store_n(&t->next, (uint64_t)round << 32, __ATOMIC_RELEASE);
+    __atomic_store_n(&t->left, (uint64_t)round << 32 | (uint32_t)count, __ATOMIC_RELEASE);
     __atomic_store_n(&t->round, round, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(&t->sleeping, __ATOMIC_SEQ_CST) > 0) {
         pthread_mutex_lock(&t->lock);
