@@ -85,14 +85,28 @@ bool csv_unquote(struct ty_arena *a, ty_str field, ty_str *ret_text)
     return true;
 }
 
+/* The line at `start`. Counted on from the last one that was asked for, so that a file of bad rows
+ * is not counted from its start for each. */
+static uint64_t line_at(struct csv_reader *r, size_t start)
+{
+    if (start < r->line_offset)
+        r->line_offset = r->lines = 0;
+    ty_str text = {r->text.ptr + r->line_offset, start - r->line_offset};
+    r->lines += csv_count_byte(text, '\n');
+    r->line_offset = start;
+    return r->line + r->lines;
+}
+
 static ty_err field_fail(struct csv_reader *r, size_t column, size_t start, ty_str field,
                          const char *what)
 {
-    uint64_t line = r->line + csv_count_byte((ty_str){r->text.ptr, start}, '\n');
+    uint64_t line = line_at(r, start);
     ty_str name = r->columns[column].name;
-    bool cut = field.len > SHOWN_BYTES;
-    if (cut)
-        field.len = SHOWN_BYTES;
+    size_t shown = 0;
+    while (shown < field.len && shown < SHOWN_BYTES && (unsigned char)field.ptr[shown] >= ' ')
+        shown++;
+    bool cut = shown < field.len;
+    field.len = shown;
     return ty_fail(TY_INVALID_ARGUMENT,
                    "line %" PRIu64 ", column %zu%s" TY_STR_FMT "%s: '" TY_STR_FMT "%s' %s", line,
                    column + 1, name.len ? " (" : "", TY_STR_ARG(name), name.len ? ")" : "",
@@ -114,16 +128,17 @@ static ty_err field_default(struct csv_reader *r, size_t column, size_t start, u
     return TY_OK;
 }
 
-/* With quotes about: *field becomes what it says. */
+/* With quotes about: *field becomes what it says. Where quotes are wrong the row is torn. */
 static ty_err field_unquote(struct csv_reader *r, size_t column, size_t start, ty_str *field)
 {
     if (field->len == 0 || !quotes_escaped(*field))
         return TY_OK;
+    if (field->ptr[0] == '"' && csv_unquote(r->arena, *field, field))
+        return TY_OK;
+    r->torn = true;
     if (field->ptr[0] != '"')
         return field_fail(r, column, start, *field,
                           "has a quote inside but does not start with one");
-    if (csv_unquote(r->arena, *field, field))
-        return TY_OK;
     return field_fail(r, column, start, *field,
                       "does not end where its quotes do (\"\" is a quote inside quotes)");
 }
@@ -157,11 +172,23 @@ static inline ty_err field_read(struct csv_reader *r, size_t column, ty_str fiel
 
 /* ---- rows ---- */
 
-static ty_err row_fail(const struct csv_reader *r, size_t start, size_t fields)
+static ty_err row_fail(struct csv_reader *r, size_t start, size_t fields)
 {
-    uint64_t line = r->line + csv_count_byte((ty_str){r->text.ptr, start}, '\n');
+    uint64_t line = line_at(r, start);
     return ty_fail(TY_INVALID_ARGUMENT, "line %" PRIu64 ": %zu fields, not %zu", line, fields,
                    r->column_count);
+}
+
+/* A stray quote turns the quoting of all that follows inside out. So a torn row ends with the line
+ * that its wrong field starts on, and the index is made anew from there. */
+static size_t torn_row_end(struct csv_reader *r, size_t field)
+{
+    const char *line_end = memchr(r->text.ptr + field, '\n', r->end - field);
+    size_t next = line_end ? (size_t)(line_end - r->text.ptr) + 1 : r->end;
+    r->scanned = next;
+    r->next = r->known = 0;
+    r->inside = r->torn = false;
+    return next;
 }
 
 /* One row; *ret_blank if there was nothing on the line. The reader stands after it either way. */
@@ -177,6 +204,7 @@ static ty_err row_read(struct csv_reader *r, const union csv_values *out, size_t
         ty_str field = {text + start, stop - start};
         if (last && field.len && text[stop - 1] == '\r')
             field.len--;
+        size_t begins = start;
         start = stop + 1;
         if (last && column == 0 && field.len == 0 && r->column_count > 1) {
             *ret_blank = true;
@@ -184,6 +212,10 @@ static ty_err row_read(struct csv_reader *r, const union csv_values *out, size_t
         }
         if (column < r->column_count && !err)
             err = field_read(r, column, field, out[column], row);
+        if (r->torn) {
+            r->offset = torn_row_end(r, begins);
+            return err;
+        }
     }
     r->offset = start < r->end ? start : r->end;
     if (!err && !*ret_blank && column != r->column_count)

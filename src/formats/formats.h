@@ -97,10 +97,11 @@ void example_encode(struct ty_buf *b, const struct example_feature *features,
 /* ---- CSV: RFC 4180, read the way TensorFlow's decode_csv reads it ----
  *
  * Fields are separated by ',' (or another byte); a field may be in double quotes, then it may hold
- * separators, line ends and "" for a quote; an unquoted field with a quote in it is an error. Rows
- * end with LF or CRLF; the last one may end with the text. Blank lines are passed over, except in a
- * file of one column. An empty field takes its column's default. Numbers may have spaces
- * around them; floats are rounded to the nearest float32, ties to even, as strtof does. */
+ * separators, line ends and "" for a quote; a quote anywhere else is an error, and such a row is
+ * taken to end with its line. Rows end with LF or CRLF; the last one may end with the text. Blank
+ * lines are passed over, except in a file of one column. An empty field takes its column's default.
+ * Numbers may have spaces around them; floats are rounded to the nearest float32, ties to even, as
+ * strtof does. */
 
 enum csv_type { CSV_FLOAT, CSV_INT64, CSV_STRING, CSV_SKIP };
 struct csv_column {
@@ -133,9 +134,12 @@ struct csv_reader {
     size_t column_count;
     char separator;
     struct ty_arena *arena;
+    size_t line_offset; /* `lines` counts the line ends before it */
+    uint64_t lines;
     size_t scanned, next, known;  /* the index: bytes scanned; separators used; separators found */
     bool inside;                  /* quotes: the scanned part ends inside one */
     bool quotes;                  /* the index has seen one */
+    bool torn;                    /* the row being read has wrong ones */
     uint32_t at[CSV_WINDOW + 72]; /* separators' places, from `base` on */
     size_t base;
 };

@@ -90,8 +90,6 @@ def hashes(lines):
 def crosses(rows, buckets):
     """Ids by crossed_column's op: rows of ints and strings, one column kind each."""
     columns = list(zip(*rows))
-    sparse = [tf.sparse.from_dense(tf.reshape(tf.constant(c, tf.string if isinstance(c[0], str) else tf.int64), [-1, 1])) for c in columns]
-    # from_dense drops zeros and empty strings: every value counts here.
     index = [[i, 0] for i in range(len(rows))]
     sparse = [tf.SparseTensor(index, tf.constant(c, tf.string if isinstance(c[0], str) else tf.int64), [len(rows), 1]) for c in columns]
     return tf.sparse.cross_hashed(sparse, buckets).values.numpy().tolist()
