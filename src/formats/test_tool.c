@@ -464,6 +464,60 @@ static void saved_model_write(char **args)
     demo_write(&d, args[0], &signature);
 }
 
+/* A convolution or a pool, of NHWC, padded to the same size. */
+static struct graph_out window_op(struct demo *d, const char *op, const char *name,
+                                  struct graph_out x, const struct graph_out *filter, int64_t step)
+{
+    struct graph_node *n = graph_node(d->g, op, name);
+    const int64_t strides[4] = {1, step, step, 1};
+    graph_input(n, x);
+    if (filter)
+        graph_input(n, *filter);
+    else
+        graph_attr_ints(n, "ksize", strides, 4);
+    graph_attr_type(n, "T", DTYPE_FLOAT);
+    graph_attr_ints(n, "strides", strides, 4);
+    graph_attr_str(n, "padding", "SAME");
+    graph_attr_str(n, "data_format", "NHWC");
+    return graph_out(n, 0);
+}
+
+/* The layers of an image net: (batch, 8, 8, 3) to 5 probabilities and the class. */
+static void saved_cnn_write(char **args)
+{
+    struct demo d = {.g = graph_new(&arena)};
+    bundle_writer_init(&d.bundle, &arena);
+    ty_buf_init(&d.data, LIMIT);
+    struct graph_out image = graph_placeholder(d.g, "image", DTYPE_FLOAT, &SHAPE(-1, 8, 8, 3));
+    struct graph_out filter = weights(&d, "conv/kernel", SHAPE(3, 3, 3, 4), 1.0f);
+    struct graph_out bias = weights(&d, "conv/bias", SHAPE(4), 0.5f);
+    struct graph_out x = window_op(&d, "Conv2D", "conv/Conv2D", image, &filter, 1);
+    x = graph_op2(d.g, "BiasAdd", "conv/BiasAdd", DTYPE_FLOAT, x, bias);
+    x = graph_op1(d.g, "Relu", "conv/Relu", DTYPE_FLOAT, x);
+    x = window_op(&d, "MaxPool", "pool", x, NULL, 2);
+    static const int32_t flat[2] = {-1, 64};
+    struct graph_out shape = graph_const(d.g, "flat/shape", DTYPE_INT32, &SHAPE(2), flat);
+    x = graph_op2(d.g, "Reshape", "flat", DTYPE_FLOAT, x, shape);
+    struct graph_out p =
+        graph_op1(d.g, "Softmax", "probabilities", DTYPE_FLOAT, dense(&d, x, "dense", 64, 5));
+    struct graph_node *best = graph_node(d.g, "ArgMax", "class_ids");
+    graph_input(best, p);
+    graph_input(best, graph_const_i32(d.g, "class_ids/dim", 1));
+    graph_attr_type(best, "T", DTYPE_FLOAT);
+    graph_attr_type(best, "output_type", DTYPE_INT64);
+    struct saved_tensor inputs[] = {tensor("image", image, DTYPE_FLOAT, SHAPE(-1, 8, 8, 3))};
+    struct saved_tensor outputs[] = {
+        tensor("probabilities", p, DTYPE_FLOAT, SHAPE(-1, 5)),
+        tensor("class_ids", graph_out(best, 0), DTYPE_INT64, SHAPE(-1))};
+    struct saved_signature signature = {TY_STR("serving_default"),
+                                        TY_STR("tensorflow/serving/predict"),
+                                        inputs,
+                                        outputs,
+                                        TY_COUNT(inputs),
+                                        TY_COUNT(outputs)};
+    demo_write(&d, args[0], &signature);
+}
+
 static void tensor_print(const char *what, const struct saved_tensor *t)
 {
     printf("  %s " TY_STR_FMT " " TY_STR_FMT " %s rank %d\n", what, TY_STR_ARG(t->key),
@@ -506,6 +560,7 @@ static const struct {
     {"bundle-copy", 2, bundle_copy},
     {"bundle-many", 2, bundle_many},
     {"saved-model", 1, saved_model_write},
+    {"saved-cnn", 1, saved_cnn_write},
     {"model", 1, model_print},
 };
 

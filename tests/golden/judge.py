@@ -161,6 +161,13 @@ def expect_model(folder, lat, lon, when, company):
             "bucket": tf.strings.to_hash_bucket_fast(company, 100).numpy().tolist()}
 
 
+def expect_cnn(folder, image):
+    v = {k: np.array(x, np.float32) for k, x in checkpoint_values(os.path.join(folder, "variables/variables")).items()}
+    x = tf.nn.relu(tf.nn.conv2d(tf.constant(image, tf.float32), v["conv/kernel"], 1, "SAME") + v["conv/bias"])
+    x = tf.reshape(tf.nn.max_pool2d(x, 2, 2, "SAME"), [-1, 64]) @ v["dense/kernel"] + v["dense/bias"]
+    return {"probabilities": tf.nn.softmax(x).numpy().tolist(), "class_ids": tf.argmax(x, 1).numpy().tolist()}
+
+
 def load_events(folder):
     from tensorboard.backend.event_processing import event_accumulator
     from tensorboard.plugins.histogram import summary_v2 as _  # noqa: F401 (the package is whole)
