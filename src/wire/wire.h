@@ -1,4 +1,4 @@
-/* wire.h -- bytes that cross the wire: JSON, YAML, base64, URLs, times, filters.
+/* wire.h -- bytes that cross the wire: JSON, YAML, protobuf, base64, crc32c, URLs, times, filters.
  *
  * Where to start: wire_json_parse for bytes, wire_normalise for a request whose
  * fields a table describes, wire_json_string to write a string into a buffer.
@@ -142,6 +142,130 @@ char *wire_time_format(int64_t ns, int digits, char out[WIRE_TIME_BYTES]);
 TY_NODISCARD ty_err wire_time_parse(ty_str text, int64_t *ret_ns);
 /* "3600s", "1.5s"; not negative. A part of a millisecond is rounded up. */
 TY_NODISCARD ty_err wire_duration_parse(ty_str text, int64_t *ret_ms);
+
+/* ---- little-endian numbers and checksums ---- */
+
+static inline uint32_t wire_load_le32(const void *p)
+{
+    const unsigned char *b = p;
+    return (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
+}
+static inline uint64_t wire_load_le64(const void *p)
+{
+    return wire_load_le32(p) | (uint64_t)wire_load_le32((const char *)p + 4) << 32;
+}
+static inline void wire_store_le32(void *p, uint32_t v)
+{
+    unsigned char *b = p;
+    for (int i = 0; i < 4; i++)
+        b[i] = (unsigned char)(v >> (8 * i));
+}
+static inline void wire_store_le64(void *p, uint64_t v)
+{
+    wire_store_le32(p, (uint32_t)v);
+    wire_store_le32((char *)p + 4, (uint32_t)(v >> 32));
+}
+
+/* CRC-32C (Castagnoli) of `n` more bytes after those that gave `crc`; 0 starts. By the processor's
+ * own instruction where it has one. */
+uint32_t wire_crc32c(uint32_t crc, const void *p, size_t n);
+uint32_t wire_crc32c_plain(uint32_t crc, const void *p, size_t n); /* the reference */
+/* As TFRecord and bundle files store it: the crc of bytes that hold crcs is a weak check. */
+static inline uint32_t wire_crc32c_mask(uint32_t crc)
+{
+    return (crc >> 15 | crc << 17) + 0xa282ead8u;
+}
+
+/* ---- protobuf: the wire format, without schemas ----
+ *
+ * Writing appends fields to a ty_buf in the order of the calls; a field with its default value is
+ * written like any other, so leaving it out is the caller's choice. Reading walks one message's
+ * fields; a nested message is its field's bytes, read with a cursor of its own. Groups, which no
+ * format of ours has, are refused. Nothing is ever read past the end. */
+
+enum wire_pb_type {
+    WIRE_PB_VARINT = 0,
+    WIRE_PB_FIXED64 = 1,
+    WIRE_PB_BYTES = 2,
+    WIRE_PB_FIXED32 = 5
+};
+
+void wire_pb_put_varint(struct ty_buf *b, uint64_t value); /* alone, without a field's key */
+void wire_pb_varint(struct ty_buf *b, uint32_t field, uint64_t value);
+void wire_pb_int(struct ty_buf *b, uint32_t field, int64_t value); /* int32, int64, enum, bool */
+void wire_pb_fixed32(struct ty_buf *b, uint32_t field, uint32_t value);
+void wire_pb_fixed64(struct ty_buf *b, uint32_t field, uint64_t value);
+void wire_pb_float(struct ty_buf *b, uint32_t field, float value);
+void wire_pb_double(struct ty_buf *b, uint32_t field, double value);
+void wire_pb_bytes(struct ty_buf *b, uint32_t field, ty_str bytes);
+/* A nested message: what is appended between begin and end is its content. */
+TY_NODISCARD size_t wire_pb_begin(struct ty_buf *b, uint32_t field);
+void wire_pb_end(struct ty_buf *b, size_t mark);
+
+struct wire_pb {
+    const char *at, *end; /* what is left of the message; borrowed */
+};
+struct wire_pb_field {
+    uint32_t number;
+    enum wire_pb_type type;
+    uint64_t value; /* varint, fixed32, fixed64; of bytes: their length */
+    ty_str bytes;   /* WIRE_PB_BYTES: a view into the message */
+};
+static inline struct wire_pb wire_pb_of(ty_str message)
+{
+    return (struct wire_pb){message.ptr, message.ptr + message.len};
+}
+/* The next field. TY_OUT_OF_RANGE at the end, without a message; TY_DATA_LOSS if the bytes are no
+ * protobuf message. */
+TY_NODISCARD static inline ty_err wire_pb_next(struct wire_pb *m, struct wire_pb_field *ret_field);
+TY_NODISCARD ty_err wire_pb_next_any(struct wire_pb *m, struct wire_pb_field *ret_field);
+/* A varint without a key (packed lists). False if it is cut short or longer than 64 bits. */
+static inline bool wire_pb_take_varint(struct wire_pb *m, uint64_t *ret_value)
+{
+    const unsigned char *p = (const unsigned char *)m->at, *end = (const unsigned char *)m->end;
+    if (p < end && *p < 0x80) {
+        *ret_value = *p;
+        m->at++;
+        return true;
+    }
+    uint64_t value = 0;
+    for (unsigned shift = 0; p < end && shift < 64; shift += 7) {
+        uint64_t bits = *p & 0x7f;
+        if (shift == 63 && *p > 1)
+            return false;
+        value |= bits << shift;
+        if (*p++ < 0x80) {
+            m->at = (const char *)p;
+            *ret_value = value;
+            return true;
+        }
+    }
+    return false;
+}
+/* Short names and messages, most of what there is, without a call; wire_pb_next_any has the rest.
+ */
+static inline ty_err wire_pb_next(struct wire_pb *m, struct wire_pb_field *ret_field)
+{
+    const unsigned char *p = (const unsigned char *)m->at;
+    size_t left = (size_t)(m->end - m->at);
+    if (left < 2 || (p[0] & 0x87) != WIRE_PB_BYTES || p[0] < 8 || p[1] >= 0x80 || p[1] > left - 2)
+        return wire_pb_next_any(m, ret_field);
+    *ret_field = (struct wire_pb_field){p[0] >> 3, WIRE_PB_BYTES, p[1], {m->at + 2, p[1]}};
+    m->at += 2 + p[1];
+    return TY_OK;
+}
+static inline float wire_float_of(uint32_t bits)
+{
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+static inline double wire_double_of(uint64_t bits)
+{
+    double d;
+    memcpy(&d, &bits, sizeof d);
+    return d;
+}
 
 /* ---- filters: the grammar of list calls and of Cloud Logging (AIP-160) ----
  *
