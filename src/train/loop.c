@@ -1,0 +1,431 @@
+/* loop.c -- a run from begin to end.
+ *
+ * A step: take rows, bring the table rows that they read up to date, forward, backward, update. All
+ * that a step depends on is in a checkpoint, and the rows it takes are a function of its number, so
+ * a run that was killed and goes on makes the same steps. */
+#include "train/train_int.h"
+
+#include <math.h>
+
+enum { EVAL_ROWS = 4096, EVAL_FLOATS = 1 << 24 };
+
+struct run {
+    const struct train_options *options;
+    struct ty_arena arena;
+    struct nn_model *model;
+    struct tensor_team *team;
+    struct train_data train, valid;
+    bool has_valid;
+    struct nn_net *net;
+    struct train_optimizer *optimizer;
+    struct train_order order;
+    uint32_t *pick;
+    struct metrics metrics, valid_metrics;
+    struct train_state state;
+    struct train_checkpoints checkpoints;
+    struct report report;
+    struct curves curves;
+    int64_t steps_per_epoch;
+    int64_t began_ns, began_step;
+    size_t eval_rows;
+};
+
+/* ---- signals ---- */
+
+static volatile sig_atomic_t stopped;
+
+static void stop(int signal_number)
+{
+    stopped = signal_number;
+}
+
+static void signals_set(struct sigaction *before)
+{
+    struct sigaction action = {.sa_handler = stop};
+    sigemptyset(&action.sa_mask);
+    stopped = 0;
+    sigaction(SIGTERM, &action, &before[0]);
+    sigaction(SIGINT, &action, &before[1]);
+}
+
+static void signals_restore(const struct sigaction *before)
+{
+    sigaction(SIGTERM, &before[0], NULL);
+    sigaction(SIGINT, &before[1], NULL);
+}
+
+/* ---- begin ---- */
+
+static ty_err model_load(struct run *r)
+{
+    const struct train_options *o = r->options;
+    ty_str text = ty_str_of(o->model_text);
+    const char *path = o->model ? o->model : "model";
+    if (o->model_text == NULL) {
+        text = train_builtin(o->model);
+        if (text.ptr == NULL) {
+            ty_err err = ty_file_read(AT_FDCWD, o->model, NN_MODEL_BYTES, &r->arena, &text);
+            if (err == TY_NOT_FOUND)
+                return ty_fail(TY_NOT_FOUND,
+                               "there is no model '%s': neither a file nor one of those that "
+                               "'trainyard train --list' shows",
+                               o->model);
+            if (err != TY_OK)
+                return err;
+        }
+    }
+    return nn_model_parse(&r->arena, path, text, o->settings, o->setting_count, &r->model);
+}
+
+static ty_err data_load(struct run *r)
+{
+    const struct train_options *o = r->options;
+    const struct {
+        struct train_data *to;
+        const char *const *paths;
+        size_t count;
+        const char *what;
+    } sets[] = {{&r->train, o->train_paths, o->train_count, "training"},
+                {&r->valid, o->eval_paths, o->eval_count, "evaluation"}};
+    for (size_t i = 0; i < TY_COUNT(sets); i++) {
+        if (sets[i].count == 0)
+            continue;
+        int64_t began = ty_boot_ns();
+        ty_err err = train_data_load(r->model, sets[i].paths, sets[i].count, r->team, sets[i].to);
+        if (err != TY_OK)
+            return err;
+        const struct train_data *d = sets[i].to;
+        if (!o->quiet)
+            printf("%zu rows to %s, %zu files, %.1f MB read in %.0f ms\n", d->rows.count,
+                   i ? "evaluate" : "train", d->files, (double)d->bytes / 1e6,
+                   (double)(ty_boot_ns() - began) / 1e6);
+        if (d->bad_rows > 0)
+            fprintf(stderr, "%zu bad rows were skipped; the first: %s\n", d->bad_rows,
+                    d->first_bad);
+    }
+    r->has_valid = o->eval_count > 0;
+    return TY_OK;
+}
+
+/* What makes a run this one: another model, data or seed would not go on but begin something else.
+ */
+static uint64_t run_id(const struct run *r, uint64_t seed)
+{
+    const struct nn_model *m = r->model;
+    uint64_t id = fingerprint_cat64(fingerprint64(m->text), seed);
+    id = fingerprint_cat64(id, fingerprint64((ty_str){(const char *)r->train.rows.labels,
+                                                      r->train.rows.count * sizeof(float)}));
+    for (size_t i = 0; i < m->parameter_count; i++)
+        id =
+            fingerprint_cat64(id, fingerprint64((ty_str){(const char *)m->parameters[i].numbers,
+                                                         m->parameters[i].count * sizeof(double)}));
+    return id;
+}
+
+/* Clear what an earlier run left in the output folder, and nothing else. */
+static ty_err output_clear(struct run *r)
+{
+    static const char *const ours[] = {"checkpoints", "tensorboard", "export"};
+    ty_err err = ty_mkdirs(r->options->output_dir, 0755);
+    for (size_t i = 0; i < TY_COUNT(ours) && err == TY_OK; i++)
+        err = ty_remove_tree(AT_FDCWD,
+                             ty_format(&r->arena, "%s/%s", r->options->output_dir, ours[i]));
+    return err;
+}
+
+static ty_err outputs_open(struct run *r)
+{
+    const struct train_options *o = r->options;
+    ty_err err = TY_OK;
+    if (o->output_dir == NULL)
+        return TY_OK;
+    if (o->resume) {
+        err = train_checkpoint_load(&r->checkpoints, r->net, r->optimizer, &r->metrics, &r->state);
+        if (err == TY_OK && !o->quiet)
+            printf("resumed after step %" PRId64 "\n", r->state.step);
+        if (err != TY_OK && err != TY_NOT_FOUND)
+            return err;
+    }
+    if (!o->resume || err == TY_NOT_FOUND)
+        err = output_clear(r);
+    if (err == TY_OK)
+        err = curves_open(&r->curves, ty_format(&r->arena, "%s/tensorboard", o->output_dir),
+                          r->has_valid, r->net);
+    return err;
+}
+
+static size_t eval_rows_fit(const struct nn_model *m, size_t batch)
+{
+    size_t width = 1;
+    for (size_t i = 0; i < m->layer_count; i++)
+        width += m->layers[i].channels * (m->layers[i].height ? m->layers[i].height : 1) *
+                 (m->layers[i].width ? m->layers[i].width : 1);
+    size_t rows = EVAL_FLOATS / width;
+    rows = rows > EVAL_ROWS ? EVAL_ROWS : rows;
+    return rows > batch ? rows / batch * batch : batch;
+}
+
+static ty_err run_begin(struct run *r)
+{
+    const struct train_options *o = r->options;
+    ty_err err = model_load(r);
+    if (err != TY_OK)
+        return err;
+    const struct nn_training *t = &r->model->training;
+    uint64_t seed = (uint64_t)(o->seed >= 0 ? o->seed : t->seed);
+    size_t batch = (size_t)t->batch_size;
+    r->eval_rows = eval_rows_fit(r->model, batch);
+    err = metrics_init(&r->metrics, r->model);
+    if (err == TY_OK)
+        err = metrics_init(&r->valid_metrics, r->model);
+    if (err == TY_OK)
+        err = data_load(r);
+    if (err == TY_OK)
+        err = nn_net_new(r->model, r->eval_rows, (size_t)t->shards, seed, r->team, &r->net);
+    if (err != TY_OK)
+        return err;
+    int64_t examples = t->examples > 0 ? t->examples : (int64_t)r->train.rows.count * t->epochs;
+    r->steps_per_epoch = examples / (t->batch_size * t->epochs);
+    if (t->steps > 0)
+        r->steps_per_epoch = t->steps / t->epochs;
+    r->steps_per_epoch = r->steps_per_epoch > 0 ? r->steps_per_epoch : 1;
+    err = train_optimizer_new(r->net, r->steps_per_epoch * t->epochs, &r->optimizer);
+    if (err != TY_OK)
+        return err;
+    if (o->init_from) {
+        size_t count;
+        err = train_weights_load(o->init_from, r->net, &count);
+        if (err == TY_OK && !o->quiet)
+            printf("%zu tensors from '%s'\n", count, o->init_from);
+        if (err != TY_OK)
+            return err;
+    }
+    train_order_init(&r->order, r->train.rows.count, t->shuffle, seed);
+    r->pick = ty_new_array(&r->arena, uint32_t, batch);
+    r->state = (struct train_state){.best_loss = INFINITY, .rate_scale = 1};
+    r->checkpoints.dir =
+        o->output_dir ? ty_format(&r->arena, "%s/checkpoints", o->output_dir) : NULL;
+    r->checkpoints.keep = t->keep_checkpoints > 0 ? t->keep_checkpoints : 1;
+    r->checkpoints.model_id = run_id(r, seed);
+    report_init(&r->report, o->quiet, t->epochs, r->steps_per_epoch, batch);
+    return outputs_open(r);
+}
+
+/* ---- steps and epochs ---- */
+
+static ty_err step_run(struct run *r)
+{
+    const struct nn_model *m = r->model;
+    size_t batch = (size_t)m->training.batch_size;
+    const float *logits, *losses;
+    float labels[64], *all = labels;
+    train_order_take(&r->order, (uint64_t)r->state.step * batch, batch, r->pick);
+    struct nn_batch b = {.rows = &r->train.rows,
+                         .pick = r->pick,
+                         .count = batch,
+                         .step = (uint64_t)r->state.step,
+                         .training = true};
+    train_optimizer_ready(r->optimizer, &b);
+    nn_net_forward(r->net, &b, &logits, &losses);
+    nn_net_backward(r->net);
+    train_optimizer_step(r->optimizer, (float)r->state.rate_scale);
+    r->state.step++;
+    if (batch > TY_COUNT(labels)) {
+        all = malloc(batch * sizeof *all);
+        ty_assert(all);
+    }
+    float sum = 0;
+    for (size_t i = 0; i < batch; i++) {
+        all[i] = r->train.rows.labels[r->pick[i]];
+        sum += losses[i];
+    }
+    metrics_add(&r->metrics, m, logits, losses, all, batch);
+    if (all != labels)
+        free(all);
+    if (isfinite(sum))
+        return TY_OK;
+    return ty_fail(TY_INVALID_ARGUMENT,
+                   "the loss of step %" PRId64 " is not finite: a smaller learning rate, "
+                   "clip_norm or scaled inputs may help",
+                   r->state.step);
+}
+
+/* One pass over the evaluation's rows, in their order; metrics see batches of the batch size. */
+static void evaluate(struct run *r)
+{
+    const struct nn_rows *rows = &r->valid.rows;
+    size_t batch = (size_t)r->model->training.batch_size, k = r->model->class_count;
+    const float *logits, *losses;
+    train_optimizer_settle(r->optimizer);
+    metrics_reset(&r->valid_metrics);
+    for (size_t at = 0; at < rows->count; at += r->eval_rows) {
+        size_t n = rows->count - at < r->eval_rows ? rows->count - at : r->eval_rows;
+        struct nn_batch b = {.rows = rows, .first = at, .count = n};
+        nn_net_forward(r->net, &b, &logits, &losses);
+        for (size_t i = 0; i < n; i += batch)
+            metrics_add(&r->valid_metrics, r->model, logits + i * k, losses + i,
+                        rows->labels + at + i, n - i < batch ? n - i : batch);
+    }
+}
+
+/* Patience and plateau look at the validation's loss, or at the training's if there is none. */
+static bool epoch_judge(struct run *r, bool *ret_better)
+{
+    const struct nn_training *t = &r->model->training;
+    const struct metrics *m = r->has_valid ? &r->valid_metrics : &r->metrics;
+    double loss = metric_value(&m->list[0]);
+    *ret_better = loss < r->state.best_loss;
+    r->state.bad_epochs++;
+    if (*ret_better) {
+        r->state.best_loss = loss;
+        r->state.best_epoch = r->state.epoch;
+        r->state.bad_epochs = 0;
+    }
+    if (t->plateau > 0 && r->state.bad_epochs > 0 && r->state.bad_epochs % t->plateau == 0)
+        r->state.rate_scale *= (double)t->plateau_factor;
+    return t->patience > 0 && r->state.bad_epochs >= t->patience;
+}
+
+static ty_err checkpoint(struct run *r, const char *name)
+{
+    if (r->options->output_dir == NULL || r->model->training.keep_checkpoints == 0)
+        return TY_OK;
+    return train_checkpoint_save(&r->checkpoints, r->net, r->optimizer, &r->metrics, &r->state,
+                                 name);
+}
+
+static ty_err epoch_end(struct run *r, int64_t steps, bool *ret_over)
+{
+    bool better;
+    const struct metrics *valid = r->has_valid ? &r->valid_metrics : NULL;
+    if (valid)
+        evaluate(r);
+    report_epoch_end(&r->report, steps, &r->metrics, valid);
+    ty_err err = r->options->output_dir
+                     ? curves_epoch(&r->curves, r->state.epoch, &r->metrics, valid)
+                     : TY_OK;
+    r->state.epoch++;
+    bool enough = epoch_judge(r, &better);
+    *ret_over = enough || r->state.epoch == r->model->training.epochs;
+    r->state.finished = *ret_over;
+    if (enough && !r->options->quiet)
+        printf("no better loss for %" PRId64 " epochs: stopped\n", r->state.bad_epochs);
+    if (err == TY_OK && better && r->model->training.keep_best)
+        err = checkpoint(r, "best");
+    if (err == TY_OK)
+        err = checkpoint(r, NULL);
+    return err;
+}
+
+static ty_err interrupted(struct run *r)
+{
+    ty_err err = checkpoint(r, NULL);
+    if (err != TY_OK)
+        return err;
+    return ty_fail(TY_CANCELLED, "stopped by %s after step %" PRId64 "%s",
+                   stopped == SIGINT ? "SIGINT" : "SIGTERM", r->state.step,
+                   r->options->output_dir ? "; --resume goes on from there" : "");
+}
+
+static ty_err epochs_run(struct run *r)
+{
+    ty_err err = TY_OK;
+    bool over = r->state.finished || r->state.epoch >= r->model->training.epochs;
+    r->began_ns = ty_boot_ns();
+    r->began_step = r->state.step;
+    while (!over && err == TY_OK) {
+        int64_t first = r->state.epoch * r->steps_per_epoch;
+        if (r->state.step == first)
+            metrics_reset(&r->metrics);
+        report_epoch_begin(&r->report, r->state.epoch);
+        while (r->state.step < first + r->steps_per_epoch && err == TY_OK) {
+            err = step_run(r);
+            if (r->options->stop_at_step > 0 && r->state.step == r->options->stop_at_step)
+                stopped = SIGTERM;
+            if (err == TY_OK && stopped)
+                return interrupted(r);
+            report_step(&r->report, r->state.epoch, r->state.step - first, &r->metrics);
+        }
+        if (err == TY_OK)
+            err = epoch_end(r, r->state.step - first, &over);
+    }
+    return err;
+}
+
+/* ---- end ---- */
+
+static ty_err export(struct run *r, struct train_result *result)
+{
+    char stamp[32];
+    time_t now = (time_t)(ty_now_ns() / 1000000000);
+    struct tm tm;
+    localtime_r(&now, &tm);
+    strftime(stamp, sizeof stamp, "%Y%m%d%H%M%S", &tm);
+    const char *parent = ty_format(&r->arena, "%s/export/savedmodel", r->options->output_dir);
+    ty_err err = ty_mkdirs(parent, 0755);
+    snprintf(result->export_dir, sizeof result->export_dir, "%s/%s", parent, stamp);
+    if (err == TY_OK)
+        err = ty_remove_tree(AT_FDCWD, result->export_dir);
+    if (err == TY_OK)
+        err = train_export(r->net, result->export_dir);
+    if (err == TY_OK && !r->options->quiet)
+        printf("The model is in %s\n", result->export_dir);
+    return err;
+}
+
+static ty_err run_all(struct run *r, struct train_result *result)
+{
+    ty_err err = run_begin(r);
+    if (err == TY_OK && !r->options->quiet) {
+        struct nn_param *params;
+        size_t count = nn_net_params(r->net, &params), all = 0;
+        for (size_t i = 0; i < count; i++)
+            all += params[i].count;
+        printf("%s: %zu parameters, %d threads%s\n", r->model->name.ptr, all,
+               tensor_team_threads(r->team),
+               r->model->training.optimizer.lazy ? "; lazy: rows without a gradient are not updated"
+                                                 : "");
+    }
+    if (err == TY_OK)
+        err = epochs_run(r);
+    if (err != TY_OK)
+        return err;
+    train_optimizer_settle(r->optimizer);
+    double seconds = (double)(ty_boot_ns() - r->began_ns) / 1e9;
+    result->steps = r->state.step;
+    result->loss = metric_value(&r->metrics.list[0]);
+    result->val_loss = metric_value(&r->valid_metrics.list[0]);
+    result->examples_per_second =
+        (double)(r->state.step - r->began_step) * (double)r->model->training.batch_size / seconds;
+    if (r->options->plot)
+        report_plot(&r->report);
+    if (r->options->output_dir && !r->options->no_export)
+        err = export(r, result);
+    return err;
+}
+
+ty_err train_run(const struct train_options *o, struct train_result *ret_result)
+{
+    struct run r = {.options = o, .curves = {{-1, -1}}};
+    struct train_result result = {0};
+    struct sigaction before[2];
+    if (o->train_count == 0)
+        return ty_fail(TY_INVALID_ARGUMENT, "--train_data_path is needed: files to train on");
+    signals_set(before);
+    nn_flush_denormals();
+    r.team = tensor_team_new(o->threads);
+    ty_err err = run_all(&r, &result);
+    curves_close(&r.curves);
+    report_clear(&r.report);
+    train_order_clear(&r.order);
+    train_optimizer_free(r.optimizer);
+    nn_net_free(r.net);
+    train_data_clear(&r.train);
+    train_data_clear(&r.valid);
+    tensor_team_free(r.team);
+    ty_arena_clear(&r.arena);
+    signals_restore(before);
+    if (err == TY_OK)
+        *ret_result = result;
+    return err;
+}

@@ -1,0 +1,163 @@
+/* train_int.h -- what the files of train share.
+ *
+ *   command.c    flags of the three commands
+ *   builtin.c    model files in the binary
+ *   data.c       files into rows; order.c which rows a step takes
+ *   optimizer.c  steps of optimizers.def, and rows of tables that wait for theirs
+ *   metric.c     metrics.def
+ *   loop.c       a run from begin to end; report.c what it prints; curves.c event files and plots
+ *   checkpoint.c save and resume
+ *   export.c     a SavedModel; model_dir.c reading one back; predict.c */
+#ifndef TY_TRAIN_INT_H
+#define TY_TRAIN_INT_H
+
+#include "train/train.h"
+#include "wire/wire.h"
+
+/* ---- data.c ---- */
+
+struct train_data {
+    struct nn_rows rows;
+    size_t files, bytes, bad_rows;
+    char first_bad[512]; /* what was wrong with it */
+};
+/* Read all files that the patterns name. A pattern that names none is TY_NOT_FOUND. */
+TY_NODISCARD ty_err train_data_load(const struct nn_model *m, const char *const *patterns,
+                                    size_t count, struct tensor_team *team,
+                                    struct train_data *ret_data);
+void train_data_clear(struct train_data *d);
+
+/* ---- order.c ---- */
+
+/* The endless sequence of rows: pass after pass over all, each in an order of its own. */
+struct train_order {
+    size_t count;
+    bool shuffle;
+    uint64_t seed;
+    uint64_t pass; /* whose order is in `rows` */
+    uint32_t *rows;
+};
+void train_order_init(struct train_order *o, size_t count, bool shuffle, uint64_t seed);
+void train_order_clear(struct train_order *o);
+/* Rows of places [at, at + count) of the sequence. */
+void train_order_take(struct train_order *o, uint64_t at, size_t count, uint32_t *ret_rows);
+
+/* ---- optimizer.c ---- */
+
+struct train_optimizer;
+/* Steps in all: what schedules without a length of their own decay over. */
+TY_NODISCARD ty_err train_optimizer_new(struct nn_net *n, int64_t steps,
+                                        struct train_optimizer **ret_optimizer);
+void train_optimizer_free(struct train_optimizer *o);
+/* Before a batch is computed: bring the rows of tables that it reads up to date. */
+void train_optimizer_ready(struct train_optimizer *o, const struct nn_batch *b);
+/* After its gradients were: one step. `scale` multiplies learning rates (plateau). */
+void train_optimizer_step(struct train_optimizer *o, float scale);
+/* Bring all rows up to date: before weights are evaluated, saved or exported. */
+void train_optimizer_settle(struct train_optimizer *o);
+int64_t train_optimizer_steps(const struct train_optimizer *o);
+/* State, for checkpoints: tensor i of a parameter; NULL if it has none. */
+enum { TRAIN_SLOTS = 2 };
+float *train_optimizer_slot(struct train_optimizer *o, size_t param, size_t i,
+                            const char **ret_name);
+/* State was read back as it was after `steps` steps, with all rows up to date. */
+void train_optimizer_restored(struct train_optimizer *o, int64_t steps);
+
+/* ---- metric.c ---- */
+
+enum { METRIC_THRESHOLDS = 200, METRIC_DOUBLES = 2 * METRIC_THRESHOLDS + 4 };
+/* Sums of one metric over batches. */
+struct metric {
+    const struct metric_kind *kind;
+    double sums[METRIC_DOUBLES];
+};
+struct metrics {
+    struct metric list[NN_MAX_METRICS + 1]; /* the first is the loss */
+    size_t count;
+};
+TY_NODISCARD ty_err metrics_init(struct metrics *m, const struct nn_model *model);
+void metrics_reset(struct metrics *m);
+/* One batch: logits (count, classes), losses and labels (count). */
+void metrics_add(struct metrics *m, const struct nn_model *model, const float *logits,
+                 const float *losses, const float *labels, size_t count);
+double metric_value(const struct metric *m);
+const char *metric_name(const struct metric *m);
+
+/* ---- checkpoint.c ---- */
+
+/* What a run is, beside its weights. */
+struct train_state {
+    int64_t step, epoch; /* epoch: those that are over */
+    double best_loss;    /* least val_loss; INFINITY before the first */
+    int64_t best_epoch, bad_epochs;
+    double rate_scale;
+    bool finished;
+};
+struct train_checkpoints {
+    const char *dir; /* .../checkpoints */
+    int64_t keep;
+    uint64_t model_id; /* of model, parameters and data: another run's state is refused */
+};
+TY_NODISCARD ty_err train_checkpoint_save(const struct train_checkpoints *c, struct nn_net *n,
+                                          struct train_optimizer *o, const struct metrics *m,
+                                          const struct train_state *s, const char *name);
+/* The newest that is whole; TY_NOT_FOUND if there is none. */
+TY_NODISCARD ty_err train_checkpoint_load(const struct train_checkpoints *c, struct nn_net *n,
+                                          struct train_optimizer *o, struct metrics *m,
+                                          struct train_state *s);
+/* Weights by name from any bundle. `strict`: each must be there, else those that are. */
+TY_NODISCARD ty_err train_weights_load(const char *prefix, struct nn_net *n, size_t *ret_count);
+
+/* ---- report.c ---- */
+
+struct report {
+    bool quiet, is_terminal;
+    int64_t epochs, steps_per_epoch;
+    size_t batch_size;
+    int64_t epoch_began_ns, shown_ns;
+    struct ty_buf history; /* doubles: columns values for each epoch */
+    size_t columns, rows;
+    const char *names[2 * NN_MAX_METRICS + 2];
+};
+void report_init(struct report *r, bool quiet, int64_t epochs, int64_t steps_per_epoch,
+                 size_t batch_size);
+void report_epoch_begin(struct report *r, int64_t epoch);
+/* After a step: redraws the bar a few times a second if stdout is a terminal. */
+void report_step(struct report *r, int64_t epoch, int64_t step_in_epoch, const struct metrics *m);
+void report_epoch_end(struct report *r, int64_t steps, const struct metrics *train,
+                      const struct metrics *valid);
+void report_plot(const struct report *r); /* the curves, in characters */
+void report_clear(struct report *r);
+
+/* ---- curves.c ---- */
+
+struct curves {
+    int fd[2]; /* train, validation; -1: none */
+};
+TY_NODISCARD ty_err curves_open(struct curves *c, const char *dir, bool validation,
+                                const struct nn_net *n);
+TY_NODISCARD ty_err curves_epoch(struct curves *c, int64_t epoch, const struct metrics *train,
+                                 const struct metrics *valid);
+void curves_close(struct curves *c);
+
+/* ---- export.c ---- */
+
+/* Write a SavedModel as DIR; it appears whole or not at all. */
+TY_NODISCARD ty_err train_export(struct nn_net *n, const char *dir);
+
+/* ---- model_dir.c ---- */
+
+struct model_dir {
+    struct ty_arena arena;
+    struct nn_model *model;
+    struct nn_net *net;
+    struct tensor_team *team;
+};
+TY_NODISCARD ty_err model_dir_open(struct model_dir *d, const char *dir, size_t batch, int threads);
+void model_dir_close(struct model_dir *d);
+
+/* A whole file, mapped; an empty one is an empty string. */
+TY_NODISCARD ty_err train_file_map(const char *path, ty_str *ret_text);
+void train_file_unmap(ty_str text);
+
+#endif
