@@ -1,0 +1,337 @@
+/* test_nn.c -- model files and their mistakes, features, and gradients by differences. */
+#include "base/test.h"
+#include "nn/nn.h"
+
+#include <math.h>
+
+#define assert_message(part)                                                                       \
+    do {                                                                                           \
+        if (strstr(ty_err_message(), part) == NULL)                                                \
+            fail_msg("'%s' is not in: %s", part, ty_err_message());                                \
+    } while (0)
+
+/* A model with one of everything; REPLACE in tests changes a line. */
+static const char MODEL[] =
+    "name: toy\n"
+    "parameters: {units: [5, 3], buckets: 4, lr: 0.1}\n"
+    "input:\n"
+    "  columns:\n"
+    "    - {name: y, type: float}\n"
+    "    - {name: when, type: string, default: na}\n"
+    "    - {name: a, type: float, default: 1.5}\n"
+    "    - {name: b, type: int, default: 2}\n"
+    "    - {name: word, type: string, default: ''}\n"
+    "    - {name: rest, type: skip}\n"
+    "features:\n"
+    "  - {name: hour, hour: when}\n"
+    "  - {name: day, weekday: when}\n"
+    "  - {name: hours, identity: hour, buckets: 24}\n"
+    "  - {name: days, identity: day, buckets: 7}\n"
+    "  - {name: scaled, scale: a, subtract: 1, divide: 2}\n"
+    "  - {name: bucket, bucketize: a, edges: {from: 0, to: 3, count: buckets}}\n"
+    "  - {name: known, vocabulary: word, words: [red, green, blue]}\n"
+    "  - {name: hashed, hash: word, buckets: 10}\n"
+    "  - {name: crossed, cross: [bucket, b], buckets: buckets^2}\n"
+    "  - {name: twice, cross: [crossed, word], buckets: 50}\n"
+    "network:\n"
+    "  input: [scaled, b, {indicator: days}, {embedding: twice, size: 6},\n"
+    "          {embedding: known, size: 2}, {indicator: hours}]\n"
+    "  layers:\n"
+    "    - {dense: units, name: h, activation: tanh}\n"
+    "    - {dense: 1, name: out}\n"
+    "head: {type: regression, label: y, output: fare}\n"
+    "training: {optimizer: {type: adam, learning_rate: lr}, batch_size: 12}\n";
+
+static char *replaced(struct ty_arena *a, const char *text, const char *from, const char *to)
+{
+    const char *at = strstr(text, from);
+    assert_non_null(at);
+    return ty_format(a, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+}
+
+static ty_err parse(struct ty_arena *a, const char *text, struct nn_model **ret)
+{
+    return nn_model_parse(a, "toy.yaml", ty_str_of(text), NULL, 0, ret);
+}
+
+static void model_is_read(void **state)
+{
+    (void)state;
+    struct ty_arena a = {0};
+    struct nn_model *m;
+    assert_ok(parse(&a, MODEL, &m));
+    assert_int_equal(m->layer_count, 4);
+    assert_string_equal(m->layers[2].name.ptr, "h1");
+    assert_int_equal(m->layers[0].channels, 1 + 1 + 7 + 6 + 2 + 24);
+    struct nn_setting set[] = {{TY_STR("units"), TY_STR("7,8 9")},
+                               {TY_STR("buckets"), TY_STR("6")}};
+    assert_ok(nn_model_parse(&a, "toy.yaml", ty_str_of(MODEL), set, 2, &m));
+    assert_int_equal(m->layer_count, 5);
+    assert_int_equal(m->layers[3].channels, 9);
+    struct nn_setting wrong = {TY_STR("unitz"), TY_STR("7")};
+    assert_err(TY_NOT_FOUND, nn_model_parse(&a, "toy.yaml", ty_str_of(MODEL), &wrong, 1, &m));
+    assert_message("'unitz'");
+    assert_message("--units, --buckets, --lr");
+    ty_arena_clear(&a);
+}
+
+static void model_mistakes_name_their_line(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *from, *to, *message;
+    } cases[] = {
+        {"divide: 2", "divide: 0", "toy.yaml:16: features[4]: 'divide' is 0"},
+        {"divide: 2", "divde: 2", "toy.yaml:16: features[4].divde: no such field"},
+        {"divide: 2", "divide: bucketz", "there is no parameter 'bucketz'"},
+        {"scale: a", "scale: z", "toy.yaml:16: features[4]: there is no column or feature 'z'"},
+        {"hash: word", "hash: a", "'a' is a float, which does not fit"},
+        {"buckets: 24", "buckets: -1", "toy.yaml:14: features[2].buckets: -1 is not from 1"},
+        {"buckets: 24", "buckets: 2.5", "2.5 is not a whole number"},
+        {"dense: 1,", "dense: 2,", "gives 2 numbers and the head needs 1"},
+        {"dense: 1,", "dance: 1,", "toy.yaml:27: network.layers[1]: names no kind of layer"},
+        {"name: out", "name: h0", "two layers are named 'h0'"},
+        {"label: y", "label: nobody", "no column 'nobody'"},
+        {"type: regression", "type: regressoin", "toy.yaml:28: head.type: 'regressoin' is none of"},
+        {"{name: y, type: float}", "{name: a, type: float}", "two columns are named 'a'"},
+        {"lr: 0.1", "lr: fast", "toy.yaml:2: parameters.lr: must be a number"},
+        {"buckets^2", "buckets^2^2^2^2^2", "is not a finite number"},
+        {"buckets^2", "(buckets", "')' is missing"},
+        {"words: [red, green, blue]", "words: [red, red]", "'red' twice"},
+        {"count: buckets", "count: 1", "1 is not from 2"},
+        {"name: toy", "nam: toy", "toy.yaml:1: nam: no such field"},
+        {"head: {", "head: [", "toy.yaml"},
+    };
+    for (size_t i = 0; i < TY_COUNT(cases); i++) {
+        struct ty_arena a = {0};
+        struct nn_model *m;
+        char *text = replaced(&a, MODEL, cases[i].from, cases[i].to);
+        assert_err(TY_INVALID_ARGUMENT, parse(&a, text, &m));
+        assert_message(cases[i].message);
+        ty_arena_clear(&a);
+    }
+}
+
+/* ---- features ---- */
+
+/* Rows of CSV text through all features. */
+static ty_err compute(struct ty_arena *a, const struct nn_model *m, const char *csv, float *floats,
+                      int32_t *ids, float *labels, size_t *ret_rows, size_t *ret_bad)
+{
+    struct nn_scratch *s = nn_scratch_new(a, m);
+    struct csv_reader *r = ty_new(a, struct csv_reader);
+    assert_ok(csv_reader_init(r, a, ty_str_of(csv), ',', m->columns, m->column_count));
+    assert_ok(csv_read(r, NN_BLOCK_ROWS, nn_scratch_columns(s), ret_rows));
+    return nn_features_compute(m, s, *ret_rows, floats, ids, labels, ret_bad);
+}
+
+static void features_are_computed(void **state)
+{
+    (void)state;
+    struct ty_arena a = {0};
+    struct nn_model *m;
+    float floats[100], labels[10];
+    int32_t ids[100];
+    size_t rows, bad;
+    assert_ok(parse(&a, MODEL, &m));
+    assert_ok(compute(&a, m,
+                      "1,2013-04-23 16:00:48 UTC,2,3,green,x\n"
+                      "2,2000-02-29 00:00:00,,,purple,x\n",
+                      floats, ids, labels, &rows, &bad));
+    assert_true(floats[0] == 0.5f && floats[1] == 3); /* scaled, b */
+    assert_true(floats[2] == 0.25f && floats[3] == 2);
+    /* slots in the order of use: days, twice, known, hours */
+    assert_int_equal(ids[0], 2); /* a Tuesday */
+    assert_int_equal(ids[4], 2);
+    assert_int_equal(ids[2], 1);
+    assert_int_equal(ids[6], -1); /* no such word */
+    assert_int_equal(ids[3], 16);
+    uint64_t leaves[3] = {3, 3, fingerprint64(TY_STR("green"))}; /* leaves, not the cross */
+    assert_int_equal(ids[1], cross_bucket(leaves, 3, 50, CROSS_HASH_KEY));
+    assert_true(labels[0] == 1 && labels[1] == 2);
+    ty_arena_clear(&a);
+}
+
+static void features_name_a_bad_row(void **state)
+{
+    (void)state;
+    struct ty_arena a = {0};
+    struct nn_model *m;
+    float floats[100], labels[10];
+    int32_t ids[100];
+    size_t rows, bad = 99;
+    assert_ok(parse(&a, MODEL, &m));
+    assert_err(TY_INVALID_ARGUMENT, compute(&a, m,
+                                            "1,2013-04-23 16:00:48,2,3,green,x\n"
+                                            "1,2013-04-23 1x:00:48,2,3,green,x\n"
+                                            "1,na,2,3,green,x\n",
+                                            floats, ids, labels, &rows, &bad));
+    assert_int_equal(bad, 1);
+    assert_message("'2013-04-23 1x:00:48' is no time with an hour");
+    assert_err(TY_INVALID_ARGUMENT, compute(&a, m, "1,2013-04-23 25:00:48,2,3,green,x\n", floats,
+                                            ids, labels, &rows, &bad));
+    assert_message("'hours' is 25, not from 0 to 23");
+    assert_err(TY_INVALID_ARGUMENT, compute(&a, m, "inf,2013-04-23 20:00:48,2,3,green,x\n", floats,
+                                            ids, labels, &rows, &bad));
+    assert_message("label inf is not finite");
+    ty_arena_clear(&a);
+}
+
+static void labels_must_be_classes(void **state)
+{
+    (void)state;
+    struct ty_arena a = {0};
+    struct nn_model *m;
+    float floats[100], labels[10];
+    int32_t ids[100];
+    size_t rows, bad;
+    char *text = replaced(&a, MODEL, "type: regression", "type: multiclass, classes: 3");
+    text = replaced(&a, text, "dense: 1,", "dense: 3,");
+    assert_ok(parse(&a, text, &m));
+    assert_err(TY_INVALID_ARGUMENT, compute(&a, m, "3,2013-04-23 20:00:48,2,3,green,x\n", floats,
+                                            ids, labels, &rows, &bad));
+    assert_message("label 3 is not a class from 0 to 2");
+    ty_arena_clear(&a);
+}
+
+/* ---- gradients ---- */
+
+enum { ROWS = 12 };
+
+struct toy {
+    struct ty_arena arena;
+    struct nn_model *model;
+    struct tensor_team *team;
+    struct nn_net *net;
+    struct nn_rows rows;
+    struct nn_param *params;
+    size_t param_count;
+};
+
+static void toy_init(struct toy *t, const char *text, int threads)
+{
+    *t = (struct toy){0};
+    assert_ok(parse(&t->arena, text, &t->model));
+    const struct nn_model *m = t->model;
+    t->team = tensor_team_new(threads);
+    assert_ok(nn_net_new(m, ROWS, 4, 3, t->team, &t->net));
+    t->param_count = nn_net_params(t->net, &t->params);
+    t->rows = (struct nn_rows){ROWS, m->slots_float, m->slots_id, NULL, NULL, NULL};
+    t->rows.floats = ty_new_array(&t->arena, float, ROWS * m->slots_float);
+    t->rows.ids = ty_new_array(&t->arena, int32_t, ROWS * m->slots_id);
+    t->rows.labels = ty_new_array(&t->arena, float, ROWS);
+    tensor_uniform(1, 1, -1, 1, t->rows.floats, ROWS * m->slots_float);
+    for (size_t i = 0; i < ROWS; i++) {
+        t->rows.labels[i] = m->head == NN_REGRESSION ? (float)i / 4 : (float)(i % 2);
+        for (size_t k = 0; k < m->slots_id; k++) /* repeated ids, and one that is none */
+            t->rows.ids[i * m->slots_id + k] = (int32_t)((i * 7 + k) % 5) - (i == 3);
+    }
+}
+
+static void toy_clear(struct toy *t)
+{
+    nn_net_free(t->net);
+    tensor_team_free(t->team);
+    ty_arena_clear(&t->arena);
+}
+
+static double toy_loss(struct toy *t)
+{
+    const float *logits, *losses;
+    struct nn_batch b = {.rows = &t->rows, .count = ROWS, .step = 5, .training = true};
+    double sum = 0;
+    nn_net_forward(t->net, &b, &logits, &losses);
+    for (size_t i = 0; i < ROWS; i++)
+        sum += (double)losses[i];
+    return sum / ROWS;
+}
+
+static double gradient_of(const struct nn_param *p, size_t i)
+{
+    if (!p->table)
+        return (double)p->grad[i];
+    for (size_t k = 0; k < p->row_count; k++)
+        if (p->rows[k] == i / p->width)
+            return (double)p->grad[k * p->width + i % p->width];
+    return 0;
+}
+
+static void check_gradients(const char *text)
+{
+    struct toy t;
+    toy_init(&t, text, 2);
+    toy_loss(&t);
+    nn_net_backward(t.net);
+    for (size_t k = 0; k < t.param_count; k++) {
+        struct nn_param *p = &t.params[k];
+        size_t count = p->table && p->count > 5 * p->width ? 5 * p->width : p->count;
+        for (size_t i = 0; i < count && !p->frozen; i++) {
+            float keep = p->data[i], h = 2e-3f;
+            double analytic = gradient_of(p, i);
+            p->data[i] = keep + h;
+            double up = toy_loss(&t);
+            p->data[i] = keep - h;
+            double down = toy_loss(&t);
+            p->data[i] = keep;
+            double numeric = (up - down) / (2 * (double)h);
+            if (fabs(numeric - analytic) > 2e-3 * (1 + fabs(numeric)))
+                fail_msg("%s[%zu]: %g by differences, %g computed", p->name.ptr, i, numeric,
+                         analytic);
+        }
+    }
+    toy_clear(&t);
+}
+
+static void gradients_of_a_regression(void **state)
+{
+    (void)state;
+    check_gradients(MODEL);
+}
+
+static void gradients_of_all_layers(void **state)
+{
+    (void)state;
+    struct ty_arena a = {0};
+    char *text = replaced(&a, MODEL, "    - {dense: 1, name: out}\n",
+                          "    - {dense: 3, name: side, input: features, activation: sigmoid}\n"
+                          "    - {add: , input: [h1, side], name: sum}\n"
+                          "    - {concat: , input: [sum, h0], name: both}\n"
+                          "    - {dropout: 0.3, name: drop}\n"
+                          "    - {dense: 4, name: last, activation: tanh, batch_norm: true}\n"
+                          "    - {dense: 1, name: out}\n"
+                          "wide: {input: [crossed, scaled, known]}\n");
+    text = replaced(&a, text, "type: regression", "type: binary, class_weights: [1, 3]");
+    check_gradients(text);
+    ty_arena_clear(&a);
+}
+
+static void threads_do_not_change_a_bit(void **state)
+{
+    (void)state;
+    struct toy one, four;
+    toy_init(&one, MODEL, 1);
+    toy_init(&four, MODEL, 4);
+    assert_true(toy_loss(&one) == toy_loss(&four));
+    nn_net_backward(one.net);
+    nn_net_backward(four.net);
+    for (size_t i = 0; i < one.param_count; i++) {
+        const struct nn_param *p = &one.params[i], *q = &four.params[i];
+        size_t count = p->table ? p->row_count * p->width : p->count;
+        assert_memory_equal(p->data, q->data, p->count * sizeof(float));
+        assert_memory_equal(p->grad, q->grad, count * sizeof(float));
+    }
+    toy_clear(&one);
+    toy_clear(&four);
+}
+
+static const struct CMUnitTest tests[] = {
+    TEST("model/is_read", model_is_read),
+    TEST("model/mistakes_name_their_line", model_mistakes_name_their_line),
+    TEST("features/are_computed", features_are_computed),
+    TEST("features/name_a_bad_row", features_name_a_bad_row),
+    TEST("features/labels_must_be_classes", labels_must_be_classes),
+    TEST("gradients/of_a_regression", gradients_of_a_regression),
+    TEST("gradients/of_all_layers", gradients_of_all_layers),
+    TEST("net/threads_do_not_change_a_bit", threads_do_not_change_a_bit),
+};
+TEST_MAIN("nn", tests)
