@@ -229,7 +229,7 @@ static void commands_help_and_parser_agree(void **state)
             assert_true(cli_arg_given(&args, f->name));
         }
         for (const char *p = help.ptr; (p = strstr(p, "--")) != NULL; p++) {
-            size_t n = strspn(p + 2, "abcdefghijklmnopqrstuvwxyz-");
+            size_t n = strspn(p + 2, "abcdefghijklmnopqrstuvwxyz-_");
             if (n > 0 && cli_flag_find(cmd, (ty_str){p + 2, n}) == NULL)
                 fail_msg("help of '%s' names '--%.*s', which it does not take", cmd->words, (int)n,
                          p + 2);

@@ -71,6 +71,9 @@ static ty_err parameters_read(struct nn_reader *r, const json_t *section)
 
 static ty_err setting_apply(struct nn_model *m, const struct nn_setting *s)
 {
+    for (size_t i = 0; i < m->ignored_count; i++)
+        if (ty_str_eq(m->ignored[i], s->name))
+            return TY_OK;
     struct nn_parameter *p = (struct nn_parameter *)nn_parameter_find(m, s->name), given;
     if (p == NULL) {
         struct ty_buf b;
@@ -188,13 +191,17 @@ static ty_err input_read(struct nn_reader *r, const json_t *input)
 static ty_err sections_read(struct nn_reader *r, const json_t *root,
                             const struct nn_setting *settings, size_t setting_count)
 {
-    static const char *const keys[] = {"name", "parameters", "input",    "features", "network",
-                                       "wide", "head",       "training", NULL};
+    static const char *const keys[] = {"name",     "parameters", "ignored_flags", "input",
+                                       "features", "network",    "wide",          "head",
+                                       "training", NULL};
     ty_err err = nn_keys_check(r, root, keys);
     if (err == TY_OK)
         err = nn_read_str(r, root, "name", true, &r->model->name);
     if (err == TY_OK)
         err = parameters_read(r, json_object_get(root, "parameters"));
+    if (err == TY_OK && json_object_get(root, "ignored_flags"))
+        err = nn_read_names(r, root, "ignored_flags", r->model->ignored, NN_MAX_PARAMETERS,
+                            &r->model->ignored_count);
     for (size_t i = 0; i < setting_count && err == TY_OK; i++)
         err = setting_apply(r->model, &settings[i]);
     if (err == TY_OK)

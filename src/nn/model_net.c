@@ -276,7 +276,7 @@ static ty_err dense_place(struct nn_reader *r, const json_t *object, struct nn_l
     ty_str name = l->name;
     ty_err err = nn_read_numbers(r, object, "dense", units, NN_MAX_LIST, &count);
     const json_t *given = json_object_get(object, "dense");
-    bool list = json_is_array(given) ||
+    bool list = json_is_array(given) || json_is_object(given) ||
                 (json_is_string(given) &&
                  nn_parameter_find(r->model, ty_str_of(json_string_value(given))) != NULL &&
                  nn_parameter_find(r->model, ty_str_of(json_string_value(given)))->is_list);

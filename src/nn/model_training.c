@@ -101,7 +101,6 @@ static ty_err sizes_read(struct nn_reader *r, const json_t *training, struct nn_
     } numbers[] = {{"batch_size", 1, 1 << 20, &t->batch_size},
                    {"epochs", 1, 1 << 20, &t->epochs},
                    {"examples", 0, (int64_t)1 << 50, &t->examples},
-                   {"steps", 0, UINT32_MAX, &t->steps},
                    {"seed", 0, (int64_t)1 << 52, &t->seed},
                    {"shards", 1, NN_MAX_SHARDS, &t->shards},
                    {"keep_checkpoints", 0, 1000, &t->keep_checkpoints},
@@ -111,6 +110,10 @@ static ty_err sizes_read(struct nn_reader *r, const json_t *training, struct nn_
     for (size_t i = 0; i < TY_COUNT(numbers) && err == TY_OK; i++)
         err = nn_read_int(r, training, numbers[i].key, false, numbers[i].least, numbers[i].most,
                           numbers[i].to);
+    double steps = 0; /* may be a fraction: 800 / 128 is 6 */
+    if (err == TY_OK)
+        err = nn_read_number(r, training, "steps", false, 0, UINT32_MAX, &steps);
+    t->steps = (int64_t)steps;
     if (err == TY_OK)
         err = nn_read_float(r, training, "clip_norm", 0, 1e9, &t->clip_norm);
     if (err == TY_OK)

@@ -131,6 +131,8 @@ struct nn_model {
     ty_str name, text;
     struct nn_parameter parameters[NN_MAX_PARAMETERS];
     size_t parameter_count;
+    ty_str ignored[NN_MAX_PARAMETERS]; /* flags that are taken and mean nothing */
+    size_t ignored_count;
     struct csv_column *columns; /* of the input, in order */
     size_t column_count;
     bool header;

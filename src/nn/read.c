@@ -274,6 +274,33 @@ ty_err nn_read_word(struct nn_reader *r, const json_t *object, const char *key,
     return err;
 }
 
+/* {sizes: [128, 64], factor: 0.5, count: 3}: the list, or if there is a factor so many numbers,
+ * each the one before times the factor, from the list's first on, and 2 at least. */
+static ty_err numbers_shrinking(struct nn_reader *r, const json_t *object, double *ret, size_t most,
+                                size_t *ret_count)
+{
+    static const char *const keys[] = {"sizes", "factor", "count", NULL};
+    double factor = 0;
+    int64_t count = 0;
+    ty_err err = nn_keys_check(r, object, keys);
+    if (err == TY_OK)
+        err = nn_read_numbers(r, object, "sizes", ret, most, ret_count);
+    if (err == TY_OK)
+        err = nn_read_number(r, object, "factor", true, 0, 1000, &factor);
+    if (err == TY_OK)
+        err = nn_read_int(r, object, "count", true, 1, (int64_t)most, &count);
+    if (err != TY_OK || factor == 0)
+        return err;
+    if (*ret_count == 0)
+        return nn_fail(r, "'sizes' is empty");
+    for (int64_t i = 0; i < count; i++) {
+        double size = floor(ret[0] * pow(factor, (double)i));
+        ret[i] = i == 0 || size > 2 ? size : 2;
+    }
+    *ret_count = (size_t)count;
+    return TY_OK;
+}
+
 static ty_err numbers_of(struct nn_reader *r, const json_t *value, double *ret, size_t most,
                          size_t *ret_count)
 {
@@ -287,6 +314,8 @@ static ty_err numbers_of(struct nn_reader *r, const json_t *value, double *ret, 
         *ret_count = p->count;
         return TY_OK;
     }
+    if (json_is_object(value))
+        return numbers_shrinking(r, value, ret, most, ret_count);
     if (!json_is_array(value)) {
         *ret_count = 1;
         return nn_number_of(r, value, ret);

@@ -1,6 +1,7 @@
 /* builtin.c -- model files that are part of the binary: examples/NAME/model.yaml. */
 #include "train/train_int.h"
 
+#include "builtin_chicago_taxi.h"
 #include "builtin_taxifare.h"
 
 static const struct {

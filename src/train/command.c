@@ -137,9 +137,7 @@ static ty_err setting_add(struct ty_arena *a, struct train_options *o, const cha
     const char *text = "";
     if (o->setting_count == TRAIN_MAX_SETTINGS)
         return ty_fail(TY_INVALID_ARGUMENT, "more than %d parameters", TRAIN_MAX_SETTINGS);
-    if (count == 0)
-        return ty_fail(TY_INVALID_ARGUMENT, "--%s needs a value", name);
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) /* without a value it may be one of the model's ignored flags */
         text = ty_format(a, "%s%s%s", text, i ? " " : "", values[i]);
     o->settings[o->setting_count++] = (struct nn_setting){ty_str_of(name), ty_str_of(text)};
     return TY_OK;
