@@ -37,14 +37,17 @@ def relative(ours, theirs):
     return max(abs(a - b) / abs(b) for a, b in zip(ours, theirs, strict=True))
 
 
-@pytest.mark.parametrize("model", ["taxifare"])
+@pytest.mark.parametrize("model", ["taxifare", "chicago_taxi"])
 def test_losses_and_gradients_are_tensorflows(tensorflow, tmp_path, model):
     case = tensorflow("make", model, str(tmp_path))
     theirs = json.loads((tmp_path / "losses.json").read_text())
     ours = tool("gradients", model, tmp_path, case, "weights", "gradients")
+    print(relative(ours, theirs))
     assert relative(ours, theirs) < 1e-5
     freely = tool("run", model, tmp_path, case, "weights", "ours")
+    print(relative(freely, theirs))
     assert relative(freely, theirs) < 1e-5
     verdict = tensorflow("judge", model, str(tmp_path))
+    print(verdict)
     assert verdict["gradients"] and max(verdict["gradients"].values()) < 1e-5, verdict
     assert max(verdict["weights"].values()) < 1e-4, verdict  # all rows of the tables, idle ones too

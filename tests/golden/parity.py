@@ -62,7 +62,80 @@ class Taxifare:
         self.optimizer.apply_gradients(grads)
 
 
-MODELS = {"taxifare": Taxifare}
+class ChicagoTaxi:
+    """The reference's wide and deep classifier, of the same feature columns; its two optimizers as Keras has them."""
+
+    HEADER = ["tip", "trip_miles", "trip_seconds", "fare", "payment_type", "company"]
+    PAYMENTS = ["Cash", "Credit Card", "Pcard", "Unknown", "No Charge", "Prcard", "Dispute", "Mobile"]
+
+    def __init__(self):
+        fc = tf.feature_column
+        miles, seconds, fare = (fc.numeric_column(n) for n in ("trip_miles", "trip_seconds", "fare"))
+        payment = fc.categorical_column_with_vocabulary_list("payment_type", self.PAYMENTS)
+        company = fc.categorical_column_with_hash_bucket("company", 100)
+        self.deep_columns = tf.keras.layers.DenseFeatures([fc.embedding_column(company, 10), fare, fc.embedding_column(payment, 3), miles, seconds])
+        wide = {"miles": fc.bucketized_column(miles, list(range(5, 55, 5))), "seconds": fc.bucketized_column(seconds, [900, 1800, 2700, 3600]),
+                "miles_x_seconds": fc.indicator_column(fc.crossed_column(["miles_int", "trip_seconds"], 10000))}
+        self.wide_columns = {n: tf.keras.layers.DenseFeatures([c]) for n, c in wide.items()}
+        self.wide = {f"wide/{n}_weights": tf.Variable(tf.zeros((w, 1))) for n, w in (("miles", 11), ("seconds", 5), ("miles_x_seconds", 10000))}
+        self.wide["wide/bias"] = tf.Variable(tf.zeros((1,)))
+        self.dense = [tf.keras.layers.Dense(u, activation="relu") for u in (128, 64, 32)]
+        self.norm = [tf.keras.layers.BatchNormalization(momentum=0.999) for _ in self.dense]
+        self.last = tf.keras.layers.Dense(1)
+        self.adam, self.ftrl = tf.keras.optimizers.Adam(0.001, epsilon=1e-8), tf.keras.optimizers.Ftrl(0.001)
+        self.settings = {"batch_size": BATCH, "learning_rate": 0.001, "hidden_units": "128", "layer_sizes_scale_factor": 0.5, "num_layers": 3,
+                         "train_steps": STEPS}
+
+    def rows(self):
+        rng = random.Random(8)
+        for _ in range(STEPS * BATCH):
+            yield [str(rng.randrange(2)), f"{rng.uniform(0, 50):.1f}", str(rng.randrange(1, 3600)), str(rng.randrange(300, 9000)),
+                   rng.choice(self.PAYMENTS + ["Barter"]), f"Company {rng.randrange(60)}"]
+
+    def batch(self, rows):
+        column = {n: [r[i] for r in rows] for i, n in enumerate(self.HEADER)}
+        x = {n: tf.constant([[float(v)] for v in column[n]]) for n in ("trip_miles", "fare")}
+        x["miles_int"] = tf.cast(x["trip_miles"], tf.int64)
+        x["trip_seconds"] = tf.constant([[int(v)] for v in column["trip_seconds"]], tf.int64)
+        x.update({n: tf.constant([[v] for v in column[n]]) for n in ("payment_type", "company")})
+        return x, tf.constant([[float(v)] for v in column["tip"]])
+
+    def logits(self, x):
+        y = self.deep_columns(x)
+        for dense, norm in zip(self.dense, self.norm):
+            y = norm(dense(y), training=True)
+        y = self.last(y)
+        for n, columns in self.wide_columns.items():
+            y += tf.matmul(columns(x), self.wide[f"wide/{n}_weights"])
+        return y + self.wide["wide/bias"]
+
+    def loss(self, x, y):
+        return tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(y, self.logits(x)))
+
+    def variables(self):
+        if not self.last.built:  # the moving means stay as they began
+            self.logits(self.batch(list(self.rows())[:2])[0])
+            for norm in self.norm:
+                norm.moving_mean.assign(tf.zeros_like(norm.moving_mean))
+                norm.moving_variance.assign(tf.ones_like(norm.moving_variance))
+        tables = {"companies" if v.shape[0] == 100 else "payment": v for v in self.deep_columns.trainable_variables}
+        named = {f"features/{n}_embedding": v for n, v in tables.items()}
+        for i, (dense, norm) in enumerate(zip(self.dense, self.norm)):
+            named.update({f"hidden{i}/kernel": dense.kernel, f"hidden{i}/bias": dense.bias, f"hidden{i}/batch_norm/gamma": norm.gamma,
+                          f"hidden{i}/batch_norm/beta": norm.beta})
+        return {**named, "logits/kernel": self.last.kernel, "logits/bias": self.last.bias, **self.wide}
+
+    def extra(self):
+        means = {f"hidden{i}/batch_norm/moving_mean": norm.moving_mean for i, norm in enumerate(self.norm)}
+        return {**means, **{f"hidden{i}/batch_norm/moving_variance": norm.moving_variance for i, norm in enumerate(self.norm)}}
+
+    def apply(self, grads):
+        wide = {id(v) for v in self.wide.values()}
+        self.ftrl.apply_gradients([(g, v) for g, v in grads if id(v) in wide])
+        self.adam.apply_gradients([(g, v) for g, v in grads if id(v) not in wide])
+
+
+MODELS = {"taxifare": Taxifare, "chicago_taxi": ChicagoTaxi}
 
 
 def make(name, folder):

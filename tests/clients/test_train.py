@@ -1,0 +1,216 @@
+"""trainyard train, predict and model show at the command line; TensorFlow loads and TensorBoard reads what they write."""
+import json
+import math
+import os
+import pathlib
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+TOP = pathlib.Path(__file__).resolve().parent.parent.parent
+BINARY = TOP / "build" / "trainyard"
+PYTHON = TOP / "build" / "venv-tf" / "bin" / "python"
+
+
+def trainyard(*arguments, ok=True, stdin=None):
+    done = subprocess.run([BINARY, *map(str, arguments)], capture_output=True, text=True, timeout=120, input=stdin)
+    assert (done.returncode == 0) == ok, done.stdout + done.stderr
+    return done.stdout if ok else done.stderr
+
+
+@pytest.fixture(scope="module")
+def rides(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("rides")
+    subprocess.run([sys.executable, TOP / "examples" / "taxifare-tf" / "make_data.py", folder], check=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trips(tmp_path_factory):
+    """Chicago rides, made up: those who pay by card tip."""
+    folder, rng = tmp_path_factory.mktemp("trips"), random.Random(3)
+    header = ("tip,trip_miles,trip_seconds,fare,trip_start_month,trip_start_hour,trip_start_day,pickup_community_area,dropoff_community_area,"
+              "pickup_census_tract,dropoff_census_tract,pickup_latitude,pickup_longitude,dropoff_latitude,dropoff_longitude,payment_type,company")
+    for name, rows in (("train", 2000), ("eval", 500)):
+        with open(folder / f"{name}.csv", "w") as out:
+            out.write(header + "\n")
+            for _ in range(rows):
+                miles, pay = rng.uniform(0.1, 30), rng.choice(["Cash", "Credit Card", "Mobile", "Barter"])
+                tip = rng.random() < {"Credit Card": 0.7, "Mobile": 0.5}.get(pay, 0.05)
+                company = rng.choice(["", f"Company {rng.randrange(40)}", '"Quoted, Inc."'])
+                out.write(f"{tip:d},{miles:.1f},{int(miles * 120)},{int(300 + miles * 250)},1,2,3,4,5,6,7,8,9,10,11,{pay},{company}\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tensorflow():
+    """Run a piece of Python in the TensorFlow venv -> what it prints, as JSON."""
+    made = subprocess.run(["bash", "-c", ". tools/lib.sh; need_venv build/venv-tf tests/golden/requirements.txt"], cwd=TOP, capture_output=True,
+                          text=True, timeout=1200)
+    if made.returncode != 0:
+        pytest.skip(f"TensorFlow 2.15 could not be installed: {made.stderr.strip()[-200:]}")
+
+    def call(code, *arguments):
+        env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
+        done = subprocess.run([PYTHON, "-c", code, *map(str, arguments)], capture_output=True, text=True, timeout=300, env=env)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return json.loads(done.stdout.splitlines()[-1])
+
+    return call
+
+
+def taxifare(rides, out, *more, ok=True):
+    """The reference trainer's command line, word by word."""
+    return trainyard("train", "taxifare", "--eval_data_path", f"{rides}/taxi-valid*", "--output_dir", out, "--train_data_path",
+                     f"{rides}/taxi-train*", "--batch_size", 32, "--num_examples_to_train_on", 6400, "--num_evals", 2, "--nbuckets", 10,
+                     "--lr", 0.001, "--nnsize", "32 8", *more, ok=ok)
+
+
+def exported(out):
+    return max((out / "export" / "savedmodel").iterdir())
+
+
+def variables(out):
+    return (exported(out) / "variables" / "variables.data-00000-of-00001").read_bytes()
+
+
+def test_the_reference_command_line_trains(rides, tmp_path):
+    log = taxifare(rides, tmp_path / "out", "--job-dir", "junk")
+    lines = re.findall(r"^100/100 - \d+s - loss: ([\d.]+) - rmse: ([\d.]+) - mse: \S+ - val_loss: ([\d.]+) - val_rmse: ", log, re.M)
+    assert len(lines) == 2 and float(lines[1][0]) < float(lines[0][0]) and "Epoch 2/2" in log
+    assert "1004465 parameters" in log
+    shown = trainyard("model", "show", exported(tmp_path / "out"))
+    assert re.search(r"inputs +pickup_datetime +STRING", shown) and re.search(r"outputs +fare +FLOAT +\(batch, 1\)", shown)
+    assert not pathlib.Path("junk").exists()
+
+
+def test_words_after_a_list_flag(rides, tmp_path):
+    files = sorted(map(str, rides.glob("taxi-train*")))
+    out = trainyard("train", "taxifare", "--train_data_path", *files, "--nnsize", 16, 4, "--num_evals=1", "--output-dir", tmp_path / "out")
+    assert "20000 rows to train, 2 files" in out and f"{1_000_000 + 131 * 16 + 17 * 4 + 5} parameters" in out
+
+
+def test_mistakes_are_told(rides, tmp_path):
+    assert "no parameter 'bogus'; its parameters are --batch_size" in taxifare(rides, tmp_path / "out", "--bogus", 3, ok=False)
+    assert "--lr: 'fast': not a number" in taxifare(rides, tmp_path / "out", "--lr", "fast", ok=False).replace("there is no parameter 'fast'", "'fast': not a number")
+    assert "there is no model 'nobody'" in trainyard("train", "nobody", "--train_data_path", "x", ok=False)
+    assert "no file matches" in trainyard("train", "taxifare", "--train_data_path", "/nowhere*", ok=False)
+    assert "needs a value" in trainyard("train", "taxifare", "--output_dir", ok=False)
+    assert "is no SavedModel" in trainyard("predict", "--model", tmp_path, "-", ok=False, stdin="x\n")
+
+
+def test_help_lists_the_flags_that_are_taken():
+    source = (TOP / "src" / "train" / "command.c").read_text()
+    taken = set(re.findall(r'^    \{"(\w+)", (?:true|false), set_|\{"(\w+)", (?:true|false), set_', source, re.M))
+    taken = {(a or b).replace("-", "_") for a, b in taken} | {"list"}
+    table = (TOP / "src" / "cli" / "commands.def").read_text().split('ELSEWHERE(train,')[1].split("END")[0]
+    assert {name.replace("-", "_") for name in re.findall(r'FLAG\("([\w-]+)"', table)} == taken
+
+
+def test_tensorflow_predicts_what_we_predict(tensorflow, rides, tmp_path):
+    taxifare(rides, tmp_path / "out")
+    model = exported(tmp_path / "out")
+    rows = [line.split(",") for line in (rides / "taxi-valid-000000000000.csv").read_text().splitlines()[:300]]
+    names = ["fare_amount", "pickup_datetime", "pickup_longitude", "pickup_latitude", "dropoff_longitude", "dropoff_latitude", "passenger_count"]
+    objects = [dict(zip(names, [float(row[0]), row[1], *map(float, row[2:7])])) for row in rows]
+    bare = "\n".join(",".join(row[1:]) for row in rows)  # no label
+    headed = ",".join([*names[::-1], "more"]) + "\n" + "\n".join(",".join([*row[6::-1], "x"]) for row in rows)
+    ours = trainyard("predict", "--model", model, "-", stdin="\n".join(json.dumps(o) for o in objects))
+    assert ours == trainyard("predict", "--model", model, "-", stdin=bare) == trainyard("predict", "--model", model, "-", stdin=headed)
+    (tmp_path / "objects.json").write_text(json.dumps(objects))
+    theirs = tensorflow("""
+import json, sys, tensorflow as tf
+rows = json.load(open(sys.argv[2]))
+f = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
+wanted = f.structured_input_signature[1]
+out = f(**{n: tf.constant([r[n] for r in rows]) for n in wanted})
+print(json.dumps(out["fare"].numpy().ravel().tolist()))""", model, tmp_path / "objects.json")
+    ours = [json.loads(line)["fare"][0] for line in ours.splitlines()]
+    assert len(ours) == 300 and max(abs(a - b) for a, b in zip(ours, theirs, strict=True)) < 1e-5
+
+
+def chicago(trips, out):
+    return trainyard("train", "chicago_taxi", "--train-files", trips / "train.csv", "--eval-files", trips / "eval.csv", "--job-dir", out,
+                     "--learning-rate", 0.001, "--hidden-units", "128,0,0", "--layer-sizes-scale-factor", 0.5, "--num-layers", 3, "--num-epochs", 10,
+                     "--train-size", 2000, "--eval-steps", 5, "--reuse-job-dir")
+
+
+def test_a_classifier_and_its_metrics(tensorflow, trips, tmp_path):
+    """What TensorFlow says of the exported model, and Keras of its metrics, is what we say."""
+    chicago(trips, tmp_path / "out")
+    model = exported(tmp_path / "out")
+    ours = [json.loads(line) for line in trainyard("predict", "--model", model, trips / "eval.csv").splitlines()]
+    theirs = tensorflow("""
+import csv, glob, json, sys, tensorflow as tf
+rows = list(csv.DictReader(open(sys.argv[2])))
+f = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
+kinds = {tf.float32: float, tf.int64: int, tf.string: str}
+inputs = {n: tf.constant([kinds[s.dtype](r[n]) for r in rows], s.dtype) for n, s in f.structured_input_signature[1].items()}
+out = {n: v.numpy().tolist() for n, v in f(**inputs).items()}
+out["classes"] = [[c.decode() for c in row] for row in out["classes"]]
+y, p = [float(r["tip"]) for r in rows], [q[0] for q in out["logistic"]]
+metrics = {"accuracy": tf.keras.metrics.BinaryAccuracy(), "auc": tf.keras.metrics.AUC(), "auc_precision_recall": tf.keras.metrics.AUC(curve="PR"),
+           "precision": tf.keras.metrics.Precision(), "recall": tf.keras.metrics.Recall(), "loss": tf.keras.metrics.BinaryCrossentropy()}
+for m in metrics.values():
+    m.update_state(y, p)
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+logged = {}
+for part in ("train", "validation"):
+    events = EventAccumulator(sys.argv[3] + "/" + part)
+    events.Reload()
+    logged[part] = {t: [float(tf.make_ndarray(e.tensor_proto)) for e in events.Tensors(t)] for t in events.Tags()["tensors"]}
+    graph = events.Tags()["graph"]
+print(json.dumps({"out": out, "metrics": {n: float(m.result()) for n, m in metrics.items()}, "logged": logged}))
+""", model, trips / "eval.csv", tmp_path / "out" / "tensorboard")
+    assert len(ours) == 500
+    for key in ("logits", "logistic", "probabilities"):
+        assert max(abs(a - b) for x, y in zip(ours, theirs["out"][key]) for a, b in zip(x[key], y, strict=True)) < 1e-5
+    assert all(x["class_ids"] == y and x["classes"] == [str(y[0])] for x, y in zip(ours, theirs["out"]["class_ids"]))
+    logged = theirs["logged"]["validation"]
+    for name, value in theirs["metrics"].items():
+        assert len(logged[f"epoch_{name}"]) == 5
+        assert math.isclose(logged[f"epoch_{name}"][-1], value, abs_tol=2e-6 if name != "loss" else 1e-5), name
+    assert set(theirs["logged"]["train"]) == set(logged)
+
+
+def test_sigterm_writes_a_checkpoint_and_resume_is_exact(rides, tmp_path):
+    taxifare(rides, tmp_path / "whole")
+    command = [BINARY, "train", "taxifare", "--train_data_path", f"{rides}/taxi-train*", "--eval_data_path", f"{rides}/taxi-valid*", "--batch_size", "32",
+               "--num_examples_to_train_on", "6400", "--num_evals", "2", "--output_dir", tmp_path / "parts", "--resume"]
+    for how in (signal.SIGTERM, signal.SIGKILL, signal.SIGTERM, signal.SIGKILL, signal.SIGINT):
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        while "Epoch" not in (line := process.stdout.readline()) and line:
+            pass
+        time.sleep(random.Random(how).uniform(0, 0.01))
+        process.send_signal(how)
+        out, err = process.communicate(timeout=60)
+        assert process.returncode in (0, -how if how == signal.SIGKILL else 128 + how), err
+        if process.returncode == 128 + how:
+            assert "--resume goes on from there" in err
+            assert (tmp_path / "parts" / "checkpoints" / "checkpoint").exists()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    assert variables(tmp_path / "whole") == variables(tmp_path / "parts")
+
+
+def test_curves_are_drawn(rides, tmp_path):
+    log = taxifare(rides, tmp_path / "out", "--plot")
+    assert "rmse  (* training, o validation)" in log and "epoch 1 to 2" in log
+
+
+def test_the_document_has_every_field():
+    """docs/model-file.md and the tables in the code name the same kinds."""
+    text = (TOP / "docs" / "model-file.md").read_text()
+    for path, pattern in (("nn/layers.def", r"^LAYER\((\w+)\)"), ("nn/features.def", r"^FEATURE\((\w+)\)"), ("train/optimizers.def", r"^OPTIMIZER\((\w+),"),
+                          ("train/metrics.def", r"^METRIC\((\w+),")):
+        for name in re.findall(pattern, (TOP / "src" / path).read_text(), re.M):
+            assert f"`{name}`" in text, name
+    keys = set()
+    for source in (TOP / "src" / "nn").glob("*.c"):
+        for table in re.findall(r"keys\[\] = \{(.*?)\}", source.read_text(), re.S):
+            keys |= set(re.findall(r'"(\w+)"', table))
+    assert not {k for k in keys if f"`{k}`" not in text and f"{k}" not in text}
