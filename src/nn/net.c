@@ -31,9 +31,12 @@ void nn_flush_denormals(void)
 
 /* ---- planning ---- */
 
+enum { MOST_PARAMS = NN_MAX_LAYERS * NN_LAYER_PARAMS + NN_MAX_VALUES };
+enum { MOST_BLOCKS = 3 * NN_MAX_VALUES + 16 };
+
 static struct nn_param *param_new(struct nn_net *n, const char *name)
 {
-    ty_assert(n->param_count < NN_MAX_LAYERS * NN_LAYER_PARAMS + NN_MAX_VALUES);
+    ty_assert(n->param_count < MOST_PARAMS);
     struct nn_param *p = &n->params[n->param_count++];
     p->name = ty_str_dup(&n->arena, ty_str_of(name));
     return p;
@@ -82,16 +85,15 @@ static void needs_plan(struct nn_net *n)
     }
 }
 
+/* calloc, so that pages nobody touches cost nothing; 64 bytes more to align by hand. After one that
+ * failed all others do: asked once, at the end. */
 static void *block_new(struct nn_net *n, size_t count, size_t size)
 {
-    ty_assert(n->block_count < TY_COUNT(n->blocks));
-    void *block = NULL;
-    size_t bytes = (count * size + 63) / 64 * 64 + 64;
-    /* calloc, so that pages nobody touches cost nothing; 64 more to align by hand */
-    block = calloc(bytes + 64, 1);
-    ty_assert(block);
+    ty_assert(n->block_count < MOST_BLOCKS);
+    void *block = n->no_memory || count > NN_MAX_FLOATS ? NULL : calloc(count * size + 128, 1);
+    n->no_memory |= block == NULL;
     n->blocks[n->block_count++] = block;
-    return (void *)(((uintptr_t)block + 63) / 64 * 64);
+    return block ? (void *)(((uintptr_t)block + 63) / 64 * 64) : NULL;
 }
 
 /* Lines of 64 bytes: shards do not share one. */
@@ -178,6 +180,8 @@ static void batches_plan(struct nn_net *n)
     n->shards = ty_new_array(&n->arena, struct nn_shard, n->shard_max);
     float *activations = block_new(n, each * n->shard_max, sizeof(float));
     n->grads = block_new(n, n->plain_count * n->shard_max, sizeof(float));
+    if (n->no_memory)
+        return;
     for (size_t i = 0; i < n->shard_max; i++) {
         n->shards[i].grads = n->grads + i * n->plain_count;
         shard_plan(n, &n->shards[i], rows, activations + i * each);
@@ -190,11 +194,12 @@ static void batches_plan(struct nn_net *n)
     n->sums = ty_new_array(&n->arena, float, sums);
     for (size_t i = 0; i < n->param_count; i++) {
         struct nn_param *p = &n->params[i];
-        p->grad = p->table ? ty_new_array(&n->arena, float, n->batch_max * p->width)
-                           : n->grads + (p->data - n->weights);
         if (p->table) {
-            p->rows = ty_new_array(&n->arena, uint32_t, n->batch_max);
-            p->seen = ty_new_array(&n->arena, uint32_t, (size_t)p->shape.dims[0]);
+            p->grad = block_new(n, n->batch_max * p->width, sizeof(float));
+            p->rows = block_new(n, n->batch_max, sizeof(uint32_t));
+            p->seen = block_new(n, (size_t)p->shape.dims[0], sizeof(uint32_t));
+        } else {
+            p->grad = n->grads + (p->data - n->weights);
         }
     }
 }
@@ -218,19 +223,25 @@ ty_err nn_net_new(const struct nn_model *m, size_t batch, size_t shards, uint64_
     n->layer_count = m->layer_count;
     n->layers = ty_new_array(&n->arena, struct nn_layer, n->layer_count);
     memcpy(n->layers, m->layers, n->layer_count * sizeof *n->layers);
-    n->params =
-        ty_new_array(&n->arena, struct nn_param, NN_MAX_LAYERS * NN_LAYER_PARAMS + NN_MAX_VALUES);
+    n->params = ty_new_array(&n->arena, struct nn_param, MOST_PARAMS);
+    n->blocks = ty_new_array(&n->arena, void *, MOST_BLOCKS);
     n->tables = ty_new_array(&n->arena, struct nn_table, NN_MAX_VALUES);
     n->need_from = ty_new_array(&n->arena, size_t, 3 * n->layer_count);
     n->need_to = n->need_from + n->layer_count;
     n->uses = n->need_to + n->layer_count;
     ty_err err = weights_plan(n);
+    if (err == TY_OK && !n->no_memory) {
+        needs_plan(n);
+        batches_plan(n);
+    }
+    if (err == TY_OK && n->no_memory)
+        err = ty_fail(TY_RESOURCE_EXHAUSTED,
+                      "no memory for a model of %zu parameters and batches of %zu", n->weight_count,
+                      batch);
     if (err != TY_OK) {
         nn_net_free(n);
         return err;
     }
-    needs_plan(n);
-    batches_plan(n);
     for (size_t i = 0; i < n->layer_count; i++)
         if (n->layers[i].kind->init)
             n->layers[i].kind->init(n, &n->layers[i]);

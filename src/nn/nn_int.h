@@ -137,8 +137,9 @@ struct nn_net {
     bool resuming;          /* it has been summed over shards */
     float *logits, *losses; /* (batch_max, class_count), (batch_max) */
     float *sums;            /* batch_norm: of all shards */
-    void *blocks[8];        /* heap */
+    void **blocks;          /* heap */
     size_t block_count;
+    bool no_memory;
 };
 
 struct nn_layer_kind {

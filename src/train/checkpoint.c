@@ -45,15 +45,26 @@ static void state_to(const struct train_state *s, double out[STATE_DOUBLES])
     memcpy(out, values, sizeof values);
 }
 
-static void state_from(const double in[STATE_DOUBLES], struct train_state *s)
+/* A count as it was written, or -1: a cast of anything else would be undefined. */
+static int64_t count_from(double x)
 {
-    *s = (struct train_state){.step = (int64_t)in[0],
-                              .epoch = (int64_t)in[1],
-                              .best_loss = in[2],
-                              .best_epoch = (int64_t)in[3],
-                              .bad_epochs = (int64_t)in[4],
-                              .rate_scale = in[5],
-                              .finished = in[6] != 0};
+    return x >= 0 && x <= (double)UINT32_MAX ? (int64_t)x : -1;
+}
+
+static ty_err state_from(const double in[STATE_DOUBLES], struct train_state *s)
+{
+    struct train_state read = {.step = count_from(in[0]),
+                               .epoch = count_from(in[1]),
+                               .best_loss = in[2],
+                               .best_epoch = count_from(in[3]),
+                               .bad_epochs = count_from(in[4]),
+                               .rate_scale = in[5],
+                               .finished = in[6] != 0};
+    if (read.step < 0 || read.epoch < 0 || read.best_epoch < 0 || read.bad_epochs < 0 ||
+        !(read.rate_scale >= 0 && read.rate_scale <= 1))
+        return ty_fail(TY_DATA_LOSS, "trainyard/state makes no sense");
+    *s = read;
+    return TY_OK;
 }
 
 static void run_add(struct writer *w, const struct train_checkpoints *c)
@@ -295,11 +306,10 @@ static ty_err all_read(struct opened *b, const struct train_checkpoints *c, stru
                                   DTYPE_FLOAT, values, p->count * sizeof(float));
         }
     }
+    if (err == TY_OK)
+        err = state_from(state, s);
     if (err != TY_OK)
         return err;
-    state_from(state, s);
-    if (!(s->step >= 0 && s->step <= UINT32_MAX && s->epoch >= 0))
-        return ty_fail(TY_DATA_LOSS, "trainyard/state makes no sense");
     train_optimizer_restored(o, s->step);
     return TY_OK;
 }

@@ -40,14 +40,13 @@ def relative(ours, theirs):
 @pytest.mark.parametrize("model", ["taxifare", "chicago_taxi"])
 def test_losses_and_gradients_are_tensorflows(tensorflow, tmp_path, model):
     case = tensorflow("make", model, str(tmp_path))
+    assert case["kinks"] <= 10  # steps at a ReLU's corner; see parity.py
     theirs = json.loads((tmp_path / "losses.json").read_text())
     ours = tool("gradients", model, tmp_path, case, "weights", "gradients")
-    print(relative(ours, theirs))
     assert relative(ours, theirs) < 1e-5
     freely = tool("run", model, tmp_path, case, "weights", "ours")
-    print(relative(freely, theirs))
     assert relative(freely, theirs) < 1e-5
     verdict = tensorflow("judge", model, str(tmp_path))
-    print(verdict)
     assert verdict["gradients"] and max(verdict["gradients"].values()) < 1e-5, verdict
-    assert max(verdict["weights"].values()) < 1e-4, verdict  # all rows of the tables, idle ones too
+    learned = {n: v for n, v in verdict["weights"].items() if "moving_" not in n}
+    assert max(learned.values()) < 1e-4, verdict  # all rows of the tables, idle ones too
