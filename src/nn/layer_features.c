@@ -64,6 +64,8 @@ static void part_forward(const struct nn_net *n, const struct nn_part *p, size_t
 static void features_forward(struct nn_net *n, const struct nn_layer *l, struct nn_shard *s)
 {
     float *y = s->y[nn_layer_index(n, l)];
+    if (n->has_first)
+        return;
     for (size_t i = 0; i < s->rows; i++, y += l->channels) {
         size_t pick = nn_shard_pick(n, s->first + i);
         for (size_t k = 0; k < l->part_count; k++)

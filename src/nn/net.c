@@ -83,6 +83,8 @@ static void needs_plan(struct nn_net *n)
             n->need_to[i] = p->from + p->width;
         }
     }
+    if (n->has_first)
+        n->need_to[0] = n->need_from[0];
 }
 
 /* calloc, so that pages nobody touches cost nothing; 64 bytes more to align by hand. After one that
@@ -141,7 +143,7 @@ static size_t shard_floats(const struct nn_net *n, size_t rows)
     size_t sum = 0, scratch = 0;
     for (size_t i = 0; i < n->layer_count; i++) {
         const struct nn_layer *l = &n->layers[i];
-        size_t size = lines(rows * nn_layer_width(l));
+        size_t size = n->has_first && i == 0 ? 0 : lines(rows * nn_layer_width(l));
         sum += size + (n->need_to[i] > n->need_from[i] ? size : 0);
         size_t need = l->kind->scratch ? l->kind->scratch(n, l, rows) : 0;
         scratch = need > scratch ? need : scratch;
@@ -155,7 +157,7 @@ static void shard_plan(struct nn_net *n, struct nn_shard *s, size_t rows, float 
     s->y = ty_new_array(&n->arena, float *, n->layer_count);
     s->dy = ty_new_array(&n->arena, float *, n->layer_count);
     for (size_t i = 0; i < n->layer_count; i++) {
-        size_t size = lines(rows * nn_layer_width(&n->layers[i]));
+        size_t size = n->has_first && i == 0 ? 0 : lines(rows * nn_layer_width(&n->layers[i]));
         s->y[i] = at;
         at += size;
         if (n->need_to[i] > n->need_from[i]) {
@@ -178,13 +180,17 @@ static void batches_plan(struct nn_net *n)
     rows = rows < 4 ? 4 : rows;
     size_t each = shard_floats(n, rows);
     n->shards = ty_new_array(&n->arena, struct nn_shard, n->shard_max);
+    size_t first = n->has_first ? lines(nn_first_floats(n, rows)) : 0;
     float *activations = block_new(n, each * n->shard_max, sizeof(float));
+    float *firsts = block_new(n, first * n->shard_max, sizeof(float));
     n->grads = block_new(n, n->plain_count * n->shard_max, sizeof(float));
     if (n->no_memory)
         return;
     for (size_t i = 0; i < n->shard_max; i++) {
         n->shards[i].grads = n->grads + i * n->plain_count;
         shard_plan(n, &n->shards[i], rows, activations + i * each);
+        if (n->has_first)
+            nn_first_plan(n, &n->shards[i], rows, firsts + i * first);
     }
     n->logits = block_new(n, n->batch_max * n->model->class_count, sizeof(float));
     n->losses = block_new(n, n->batch_max, sizeof(float));
@@ -229,6 +235,9 @@ ty_err nn_net_new(const struct nn_model *m, size_t batch, size_t shards, uint64_
     n->need_from = ty_new_array(&n->arena, size_t, 3 * n->layer_count);
     n->need_to = n->need_from + n->layer_count;
     n->uses = n->need_to + n->layer_count;
+    n->has_first = nn_first_fits(n);
+    if (n->has_first)
+        n->layers[1].kind = &nn_layer_first;
     ty_err err = weights_plan(n);
     if (err == TY_OK && !n->no_memory) {
         needs_plan(n);
@@ -397,28 +406,51 @@ static void backward_segment(void *arg, int index)
     }
 }
 
+/* Add a row's gradient to that table's list. */
+static void row_gather(struct nn_param *p, uint32_t id, const float *dy)
+{
+    uint32_t place = p->seen[id];
+    if (place < p->row_count && p->rows[place] == id) {
+        tensor_axpy(1.0f, dy, p->grad + place * p->width, p->width);
+        return;
+    }
+    p->seen[id] = (uint32_t)p->row_count;
+    p->rows[p->row_count] = id;
+    memcpy(p->grad + p->row_count++ * p->width, dy, p->width * sizeof *dy);
+}
+
+/* From the lists of layer_first.c: the part whose table it is. */
+static void first_gather(struct nn_net *n, struct nn_param *p)
+{
+    const struct nn_layer *f = &n->layers[0];
+    size_t part = 0;
+    while (f->parts[part].kind != NN_EMBEDDING || &n->params[f->parts[part].param] != p)
+        part++;
+    for (size_t k = 0; k < n->shard_count; k++) {
+        const struct nn_distinct *d = &n->shards[k].distinct[part];
+        for (size_t i = 0; i < d->count; i++)
+            row_gather(p, d->ids[i], d->dx + i * p->width);
+    }
+}
+
 static void table_gather(struct nn_net *n, const struct nn_table *t)
 {
     struct nn_param *p = &n->params[t->param];
     const struct nn_rows *rows = n->batch.rows;
     size_t stride = nn_layer_width(&n->layers[t->layer]);
     p->row_count = 0;
+    if (n->has_first && t->layer == 0) {
+        first_gather(n, p);
+        return;
+    }
     for (size_t k = 0; k < n->shard_count; k++) {
         const struct nn_shard *s = &n->shards[k];
         const float *dy = s->dy[t->layer] + t->from;
         for (size_t i = 0; i < s->rows; i++, dy += stride) {
             size_t pick = nn_shard_pick(n, s->first + i);
             int32_t id = rows->ids[pick * rows->ids_each + p->id_slot];
-            if (id < 0)
-                continue;
-            uint32_t place = p->seen[id];
-            if (place < p->row_count && p->rows[place] == (uint32_t)id) {
-                tensor_axpy(1.0f, dy, p->grad + place * p->width, p->width);
-                continue;
-            }
-            p->seen[id] = (uint32_t)p->row_count;
-            p->rows[p->row_count] = (uint32_t)id;
-            memcpy(p->grad + p->row_count++ * p->width, dy, p->width * sizeof *dy);
+            if (id >= 0)
+                row_gather(p, (uint32_t)id, dy);
         }
     }
 }

@@ -96,6 +96,13 @@ struct nn_feature_kind {
 
 /* ---- networks ---- */
 
+/* layer_first.c: the ids of one embedding in a shard, each once. */
+struct nn_distinct {
+    uint32_t *ids, *of; /* of: by row, its id's place; UINT32_MAX: none */
+    uint32_t *table;    /* hash of an id -> its place + 1 */
+    size_t count, mask;
+    float *x, *product, *sums, *dx; /* (count, width), (count, out), (count, out), (count, width) */
+};
 /* A part of the batch, computed by one thread. */
 struct nn_shard {
     size_t first, rows; /* of the batch */
@@ -107,6 +114,8 @@ struct nn_shard {
     float *scratch;
     float *labels, *weights; /* of the rows; classes are numbers */
     int32_t *classes;
+    struct nn_distinct *distinct; /* layer_first.c: by part of the features */
+    float *numbers, *number_kernel, *number_grad;
 };
 /* Where a table's gradient comes from: columns of a layer's gradient. */
 struct nn_table {
@@ -130,6 +139,7 @@ struct nn_net {
     size_t shard_count; /* in use */
     struct nn_table *tables;
     size_t table_count;
+    bool has_first; /* the features are not computed: layer_first.c reads the rows themselves */
     size_t *need_from, *need_to; /* by layer: columns of dy that somebody needs; equal: none */
     size_t *uses;                /* by layer: how many read its output */
     struct nn_batch batch;
@@ -164,6 +174,13 @@ struct nn_layer_kind {
 #define LAYER(name) extern const struct nn_layer_kind nn_layer_##name;
 #include "nn/layers.def"
 #undef LAYER
+
+/* ---- layer_first.c ---- */
+
+extern const struct nn_layer_kind nn_layer_first;
+bool nn_first_fits(const struct nn_net *n);
+size_t nn_first_floats(const struct nn_net *n, size_t rows);
+void nn_first_plan(struct nn_net *n, struct nn_shard *s, size_t rows, float *at);
 
 static inline size_t nn_layer_width(const struct nn_layer *l)
 {
