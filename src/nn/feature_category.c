@@ -235,51 +235,62 @@ static ty_err vocabulary_compute(const struct nn_model *m, const struct nn_value
     return TY_OK;
 }
 
-/* Words compared with all words: the id is the place that is equal. A table would need an
- * initialiser, and lists in model files are short. */
-static struct graph_out vocabulary_export(struct nn_exporter *x, const struct nn_value *v)
+/* 1 for the first word, 2 for the second, ..., 0 for none: each row's text is compared with all
+ * words. A table would need an initialiser, and lists in model files are short. */
+static struct graph_out word_places(struct nn_exporter *x, const struct nn_value *v,
+                                    struct graph_out in)
 {
     struct graph *g = x->graph;
-    struct graph_out in = nn_export_value(x, v->inputs[0]);
+    struct shape row = SHAPE(1, (int64_t)v->word_count);
+    int64_t *places = ty_new_array(x->arena, int64_t, v->word_count);
+    for (size_t i = 0; i < v->word_count; i++)
+        places[i] = (int64_t)i + 1;
     struct graph_node *equal = graph_node(g, "Equal", nn_export_name(x, v->name, "Equal"));
     graph_input(equal, nn_export_column(x, nn_export_name(x, v->name, "column"), in, DTYPE_STRING));
-    graph_input(equal, graph_const_strings(g, nn_export_name(x, v->name, "words"),
-                                           &SHAPE(1, (int64_t)v->word_count), v->words));
+    graph_input(equal, graph_const_strings(g, nn_export_name(x, v->name, "words"), &row, v->words));
     graph_attr_type(equal, "T", DTYPE_STRING);
     graph_attr_bool(equal, "incompatible_shape_error", true);
     struct graph_out hit = nn_export_cast(x, nn_export_name(x, v->name, "Cast"),
                                           graph_out(equal, 0), DTYPE_BOOL, DTYPE_INT64);
-    int64_t *shift = ty_new_array(x->arena, int64_t, v->word_count); /* id less the others' id */
-    for (size_t i = 0; i < v->word_count; i++)
-        shift[i] = (int64_t)i + 1;
-    struct graph_out places =
+    struct graph_out all =
         graph_op2(g, "Mul", nn_export_name(x, v->name, "Mul"), DTYPE_INT64, hit,
-                  graph_const(g, nn_export_name(x, v->name, "places"), DTYPE_INT64,
-                              &SHAPE(1, (int64_t)v->word_count), shift));
+                  graph_const(g, nn_export_name(x, v->name, "places"), DTYPE_INT64, &row, places));
     struct graph_node *sum = graph_node(g, "Sum", nn_export_name(x, v->name, "Sum"));
-    graph_input(sum, places);
+    graph_input(sum, all);
     graph_input(sum, graph_const_i32(g, nn_export_name(x, v->name, "axis"), 1));
     graph_attr_type(sum, "T", DTYPE_INT64);
     graph_attr_type(sum, "Tidx", DTYPE_INT32);
     graph_attr_bool(sum, "keep_dims", false);
-    /* 0: none of the words */
+    return graph_out(sum, 0);
+}
+
+/* The id of a text that is none of the words. */
+static struct graph_out other_word(struct nn_exporter *x, const struct nn_value *v,
+                                   struct graph_out in)
+{
+    struct graph *g = x->graph;
+    if (v->oov_buckets == 0)
+        return graph_const_i64(g, nn_export_name(x, v->name, "otherwise"), v->otherwise);
+    return graph_op2(
+        g, "Add", nn_export_name(x, v->name, "Add"), DTYPE_INT64,
+        graph_hash_bucket(g, nn_export_name(x, v->name, "hash"), in, v->oov_buckets),
+        graph_const_i64(g, nn_export_name(x, v->name, "after"), (int64_t)v->word_count));
+}
+
+static struct graph_out vocabulary_export(struct nn_exporter *x, const struct nn_value *v)
+{
+    struct graph *g = x->graph;
+    struct graph_out in = nn_export_value(x, v->inputs[0]);
     struct graph_out id =
-        graph_op2(g, "Sub", nn_export_name(x, v->name, "Sub"), DTYPE_INT64, graph_out(sum, 0),
+        graph_op2(g, "Sub", nn_export_name(x, v->name, "Sub"), DTYPE_INT64, word_places(x, v, in),
                   graph_const_i64(g, nn_export_name(x, v->name, "one"), 1));
     struct graph_node *none = graph_node(g, "Less", nn_export_name(x, v->name, "Less"));
     graph_input(none, id);
     graph_input(none, graph_const_i64(g, nn_export_name(x, v->name, "zero"), 0));
     graph_attr_type(none, "T", DTYPE_INT64);
-    struct graph_out others =
-        v->oov_buckets > 0
-            ? graph_op2(
-                  g, "Add", nn_export_name(x, v->name, "Add"), DTYPE_INT64,
-                  graph_hash_bucket(g, nn_export_name(x, v->name, "hash"), in, v->oov_buckets),
-                  graph_const_i64(g, nn_export_name(x, v->name, "after"), (int64_t)v->word_count))
-            : graph_const_i64(g, nn_export_name(x, v->name, "otherwise"), v->otherwise);
     struct graph_node *pick = graph_node(g, "SelectV2", nn_export_name(x, v->name, "SelectV2"));
     graph_input(pick, graph_out(none, 0));
-    graph_input(pick, others);
+    graph_input(pick, other_word(x, v, in));
     graph_input(pick, id);
     graph_attr_type(pick, "T", DTYPE_INT64);
     return graph_out(pick, 0);

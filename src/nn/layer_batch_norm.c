@@ -1,8 +1,9 @@
 /* layer_batch_norm.c -- y = (x - mean) / sqrt(variance + epsilon) * gamma + beta, over the whole
  * batch while training, by moving means otherwise.
  *
- * Sums of a shard: sum, sum of squares, dgamma, dbeta; of all shards: mean, 1/deviation, dgamma,
- * dbeta; each as long as the last axis. */
+ * Sums of a shard, each as long as the last axis: forward, sum and sum of squares as doubles, for
+ * their difference is what counts; backward, in the second half, dgamma and dbeta. Of all shards:
+ * mean, 1/deviation, dgamma, dbeta. */
 #include "nn/nn_int.h"
 
 #include <math.h>
@@ -55,13 +56,24 @@ static float *all_sums(const struct nn_net *n, const struct nn_layer *l)
     return n->sums + l->state;
 }
 
+static void sums_add(const float *x, size_t rows, size_t c, double *sum, double *squares)
+{
+    memset(sum, 0, c * sizeof *sum);
+    memset(squares, 0, c * sizeof *squares);
+    for (size_t r = 0; r < rows; r++, x += c)
+        for (size_t i = 0; i < c; i++) {
+            sum[i] += (double)x[i];
+            squares[i] += (double)x[i] * (double)x[i];
+        }
+}
+
 static void norm_forward(struct nn_net *n, const struct nn_layer *l, struct nn_shard *s)
 {
     size_t rows = rows_of(l, s->rows), c = l->channels;
     const float *x = s->y[l->inputs[0]], *variance = nn_layer_param(n, l, VARIANCE)->data;
     float *sums = s->sums + l->state;
     if (n->batch.training) {
-        tensor_norm_sums(x, rows, c, sums, sums + c);
+        sums_add(x, rows, c, (double *)sums, (double *)sums + c);
         return;
     }
     for (size_t i = 0; i < c; i++)
@@ -105,28 +117,41 @@ static void norm_backward_after(struct nn_net *n, const struct nn_layer *l, stru
         tensor_axpy(1.0f, to, dx, count);
 }
 
+static void mean_combine(struct nn_net *n, const struct nn_layer *l)
+{
+    float *sums = all_sums(n, l), step = 1 - l->momentum;
+    size_t c = l->channels;
+    float *mean = nn_layer_param(n, l, MEAN)->data;
+    float *variance = nn_layer_param(n, l, VARIANCE)->data;
+    double share = 1.0 / (double)rows_of(l, n->batch.count);
+    for (size_t i = 0; i < c; i++) {
+        double sum = 0, squares = 0;
+        for (size_t k = 0; k < n->shard_count; k++) {
+            const double *own = (const double *)(n->shards[k].sums + l->state);
+            sum += own[i];
+            squares += own[c + i];
+        }
+        double m = sum * share, v = squares * share - m * m;
+        v = v > 0 ? v : 0;
+        sums[i] = (float)m;
+        sums[c + i] = (float)(1 / sqrt(v + (double)l->epsilon));
+        mean[i] -= (mean[i] - (float)m) * step;
+        variance[i] -= (variance[i] - (float)v) * step;
+    }
+}
+
 static void norm_combine(struct nn_net *n, const struct nn_layer *l, bool backward)
 {
-    float *parts[NN_MAX_SHARDS], *sums = all_sums(n, l);
+    float *parts[NN_MAX_SHARDS];
     size_t c = l->channels;
-    float *mean = nn_layer_param(n, l, MEAN)->data,
-          *variance = nn_layer_param(n, l, VARIANCE)->data;
-    float share = 1.0f / (float)rows_of(l, n->batch.count), step = 1 - l->momentum;
-    for (size_t i = 0; i < n->shard_count; i++)
-        parts[i] = n->shards[i].sums + l->state + (backward ? 2 * c : 0);
-    tensor_tree_sum(parts, n->shard_count, 2 * c);
-    if (backward) {
-        memcpy(sums + 2 * c, parts[0], 2 * c * sizeof *sums);
+    if (!backward) {
+        mean_combine(n, l);
         return;
     }
-    for (size_t i = 0; i < c; i++) {
-        float m = parts[0][i] * share, v = parts[0][c + i] * share - m * m;
-        v = v > 0 ? v : 0;
-        sums[i] = m;
-        sums[c + i] = 1 / sqrtf(v + l->epsilon);
-        mean[i] -= (mean[i] - m) * step;
-        variance[i] -= (variance[i] - v) * step;
-    }
+    for (size_t i = 0; i < n->shard_count; i++)
+        parts[i] = n->shards[i].sums + l->state + 2 * c;
+    tensor_tree_sum(parts, n->shard_count, 2 * c);
+    memcpy(all_sums(n, l) + 2 * c, parts[0], 2 * c * sizeof(float));
 }
 
 static struct graph_out norm_export(struct nn_exporter *x, const struct nn_layer *l,

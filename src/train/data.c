@@ -268,7 +268,8 @@ static ty_err file_cut(struct loader *l, const char *path, ty_str text)
     if (l->piece_count + parts > l->piece_cap) {
         size_t cap = 2 * (l->piece_count + parts);
         struct piece *more = ty_new_array(&l->arena, struct piece, cap);
-        memcpy(more, l->pieces, l->piece_count * sizeof *more);
+        if (l->piece_count > 0)
+            memcpy(more, l->pieces, l->piece_count * sizeof *more);
         l->pieces = more;
         l->piece_cap = cap;
     }

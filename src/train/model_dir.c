@@ -121,6 +121,10 @@ ty_err train_show(const char *model_dir, struct ty_buf *b)
     if (err != TY_OK)
         return err;
     err = model_dir_open(&d, model_dir, 1, 1);
+    if (err == TY_INVALID_ARGUMENT) { /* another program's: the signature is all that we know */
+        ty_buf_addf(b, "%s\n", ty_err_message());
+        return TY_OK;
+    }
     if (err != TY_OK)
         return err;
     ty_buf_addf(b, "model %s\n", d.model->name.ptr);
