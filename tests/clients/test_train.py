@@ -32,18 +32,8 @@ def rides(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trips(tmp_path_factory):
-    """Chicago rides, made up: those who pay by card tip."""
-    folder, rng = tmp_path_factory.mktemp("trips"), random.Random(3)
-    header = ("tip,trip_miles,trip_seconds,fare,trip_start_month,trip_start_hour,trip_start_day,pickup_community_area,dropoff_community_area,"
-              "pickup_census_tract,dropoff_census_tract,pickup_latitude,pickup_longitude,dropoff_latitude,dropoff_longitude,payment_type,company")
-    for name, rows in (("train", 2000), ("eval", 500)):
-        with open(folder / f"{name}.csv", "w") as out:
-            out.write(header + "\n")
-            for _ in range(rows):
-                miles, pay = rng.uniform(0.1, 30), rng.choice(["Cash", "Credit Card", "Mobile", "Barter"])
-                tip = rng.random() < {"Credit Card": 0.7, "Mobile": 0.5}.get(pay, 0.05)
-                company = rng.choice(["", f"Company {rng.randrange(40)}", '"Quoted, Inc."'])
-                out.write(f"{tip:d},{miles:.1f},{int(miles * 120)},{int(300 + miles * 250)},1,2,3,4,5,6,7,8,9,10,11,{pay},{company}\n")
+    folder = tmp_path_factory.mktemp("trips")
+    subprocess.run([sys.executable, TOP / "examples" / "chicago_taxi" / "make_data.py", folder], check=True)
     return folder
 
 
@@ -167,7 +157,7 @@ for part in ("train", "validation"):
     graph = events.Tags()["graph"]
 print(json.dumps({"out": out, "metrics": {n: float(m.result()) for n, m in metrics.items()}, "logged": logged}))
 """, model, trips / "eval.csv", tmp_path / "out" / "tensorboard")
-    assert len(ours) == 500
+    assert len(ours) == 2000
     for key in ("logits", "logistic", "probabilities"):
         assert max(abs(a - b) for x, y in zip(ours, theirs["out"][key]) for a, b in zip(x[key], y, strict=True)) < 1e-5
     assert all(x["class_ids"] == y and x["classes"] == [str(y[0])] for x, y in zip(ours, theirs["out"]["class_ids"]))
@@ -200,6 +190,14 @@ def test_sigterm_writes_a_checkpoint_and_resume_is_exact(rides, tmp_path):
 def test_curves_are_drawn(rides, tmp_path):
     log = taxifare(rides, tmp_path / "out", "--plot")
     assert "rmse  (* training, o validation)" in log and "epoch 1 to 2" in log
+
+
+@pytest.mark.parametrize("name, output", [("taxifare", "fare"), ("chicago_taxi", "probabilities")])
+def test_the_examples_run(name, output, tmp_path):
+    env = {**os.environ, "PATH": f"{BINARY.parent}:{os.environ['PATH']}"}
+    done = subprocess.run([TOP / "examples" / name / "run.sh", tmp_path], capture_output=True, text=True, timeout=300, env=env)
+    assert done.returncode == 0, done.stderr
+    assert len([line for line in done.stdout.splitlines() if line.startswith("{") and output in json.loads(line)]) == 3
 
 
 def test_the_document_has_every_field():
