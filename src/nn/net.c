@@ -148,6 +148,7 @@ static size_t shard_floats(const struct nn_net *n, size_t rows)
         size_t need = l->kind->scratch ? l->kind->scratch(n, l, rows) : 0;
         scratch = need > scratch ? need : scratch;
         sum += lines(4 * l->channels); /* sums */
+        sum += l->kind == &nn_layer_max_pool ? size : 0;
     }
     return sum + lines(scratch) + 3 * lines(rows);
 }
@@ -165,6 +166,12 @@ static void shard_plan(struct nn_net *n, struct nn_shard *s, size_t rows, float 
             at += size;
         }
     }
+    s->which = ty_new_array(&n->arena, uint32_t *, n->layer_count);
+    for (size_t i = 0; i < n->layer_count; i++)
+        if (n->layers[i].kind == &nn_layer_max_pool) {
+            s->which[i] = (uint32_t *)at;
+            at += lines(rows * nn_layer_width(&n->layers[i]));
+        }
     s->sums = at;
     for (size_t i = 0; i < n->layer_count; i++)
         at += lines(4 * n->layers[i].channels);

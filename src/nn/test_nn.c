@@ -305,6 +305,37 @@ static void gradients_of_all_layers(void **state)
     ty_arena_clear(&a);
 }
 
+/* Every layer of images; a convolution read twice, so that gradients are added, too. */
+static void gradients_of_image_layers(void **state)
+{
+    (void)state;
+    static const char model[] =
+        "name: image\n"
+        "parameters: {n: 6}\n"
+        "input:\n"
+        "  columns: [{name: y, type: int}, {name: a}, {name: b}, {name: c}, {name: d}, {name: e}, "
+        "{name: f},\n"
+        "            {name: g}, {name: h}, {name: i}, {name: j}, {name: k}, {name: l}]\n"
+        "network:\n"
+        "  input: [a, b, c, d, e, f, g, h, i, j, k, l]\n"
+        "  layers:\n"
+        "    - {dense: 60, name: wider, activation: tanh}\n"
+        "    - {reshape: [5, 6, 2], name: image}\n"
+        "    - {rescale: 0.5, offset: 0.1}\n"
+        "    - {conv2d: 3, name: c1, padding: same, activation: tanh}\n"
+        "    - {max_pool: 2, name: p1}\n"
+        "    - {average_pool: 3, stride: 2, padding: same, input: c1, name: p2}\n"
+        "    - {conv2d: 4, name: c2, size: 2, stride: 2, input: c1, activation: sigmoid}\n"
+        "    - {batch_norm: true, name: norm}\n"
+        "    - {flatten: , name: f1}\n"
+        "    - {flatten: , input: p1, name: f2}\n"
+        "    - {flatten: , input: p2, name: f3}\n"
+        "    - {concat: , input: [f1, f2, f3], name: all}\n"
+        "    - {dense: 3, name: logits}\n"
+        "head: {type: multiclass, classes: 3, label: y, class_weights: [1, 2, 1]}\n";
+    check_gradients(model);
+}
+
 static void threads_do_not_change_a_bit(void **state)
 {
     (void)state;
@@ -332,6 +363,7 @@ static const struct CMUnitTest tests[] = {
     TEST("features/labels_must_be_classes", labels_must_be_classes),
     TEST("gradients/of_a_regression", gradients_of_a_regression),
     TEST("gradients/of_all_layers", gradients_of_all_layers),
+    TEST("gradients/of_image_layers", gradients_of_image_layers),
     TEST("net/threads_do_not_change_a_bit", threads_do_not_change_a_bit),
 };
 TEST_MAIN("nn", tests)
