@@ -7,11 +7,13 @@
  *   + for each embedding the product of its table row with its part of the kernel,
  *     computed once for each id that the shard has, however many examples share it
  *
- * and the gradients go the same way: dy is summed by id first. It stands in for dense where nothing
- * else reads the features (net.c); parameters and the exported graph are dense's own. */
+ * and the gradients go the same way: dy is summed by id first, in each shard for the kernel, then
+ * over all shards for the table. It stands in for dense where nothing else reads the features
+ * (net.c); parameters and the exported graph are dense's own. */
 #include "nn/nn_int.h"
 
 enum { KERNEL, BIAS };
+enum { FEW = 32 }; /* rows of a table for which other threads are not worth a call */
 
 static const struct nn_layer *features_of(const struct nn_net *n)
 {
@@ -39,7 +41,7 @@ static size_t table_size(size_t rows)
 /* Floats that one part of one shard needs, ids counting as such. */
 static size_t distinct_floats(const struct nn_part *p, size_t rows, size_t out)
 {
-    return rows * (2 * p->width + 2 * out + 2) + table_size(rows) + 96;
+    return rows * (p->width + 2 * out + 2) + table_size(rows) + 96;
 }
 
 size_t nn_first_floats(const struct nn_net *n, size_t rows)
@@ -74,7 +76,6 @@ void nn_first_plan(struct nn_net *n, struct nn_shard *s, size_t rows, float *at)
             continue;
         d->mask = table_size(rows) - 1;
         d->x = take(&at, rows * p->width);
-        d->dx = take(&at, rows * p->width);
         d->product = take(&at, rows * out);
         d->sums = take(&at, rows * out);
         d->ids = (uint32_t *)take(&at, rows);
@@ -230,7 +231,7 @@ static void indicator_backward(const struct nn_net *n, const struct nn_part *p,
 }
 
 static void embedding_backward(const struct nn_part *p, struct nn_shard *s, struct nn_distinct *d,
-                               const float *dy, const float *kernel, float *dkernel, size_t out)
+                               const float *dy, float *dkernel, size_t out)
 {
     if (d->count == 0) {
         memset(dkernel + p->from * out, 0, p->width * out * sizeof *dkernel);
@@ -242,17 +243,14 @@ static void embedding_backward(const struct nn_part *p, struct nn_shard *s, stru
             add(d->sums + d->of[i] * out, dy + i * out, out);
     struct tensor_matrix x = {d->x, p->width, TENSOR_TRANSPOSED};
     struct tensor_matrix g = {d->sums, out, TENSOR_PLAIN};
-    struct tensor_matrix w = {kernel + p->from * out, out, TENSOR_TRANSPOSED};
     tensor_gemm(p->width, out, d->count, x, g, dkernel + p->from * out, out, false, s->scratch);
-    tensor_gemm(d->count, p->width, out, g, w, d->dx, p->width, false, s->scratch);
 }
 
 static void first_backward(struct nn_net *n, const struct nn_layer *l, struct nn_shard *s)
 {
     const struct nn_layer *f = features_of(n);
     size_t at = nn_layer_index(n, l), out = l->units;
-    const struct nn_param *kernel = nn_layer_param(n, l, KERNEL);
-    float *dkernel = nn_shard_grad(n, s, kernel), *dy = s->dy[at];
+    float *dkernel = nn_shard_grad(n, s, nn_layer_param(n, l, KERNEL)), *dy = s->dy[at];
     nn_activate_backward(dy, s->y[at], s->rows, out, l->activation);
     tensor_row_sum(dy, s->rows, out, nn_shard_grad(n, s, nn_layer_param(n, l, BIAS)));
     numbers_backward(n, s, dy, dkernel, out);
@@ -260,8 +258,63 @@ static void first_backward(struct nn_net *n, const struct nn_layer *l, struct nn
         if (f->parts[i].kind == NN_INDICATOR)
             indicator_backward(n, &f->parts[i], s, dy, dkernel, out);
         else if (f->parts[i].kind == NN_EMBEDDING)
-            embedding_backward(&f->parts[i], s, &s->distinct[i], dy, kernel->data, dkernel, out);
+            embedding_backward(&f->parts[i], s, &s->distinct[i], dy, dkernel, out);
     }
+}
+
+/* ---- tables ---- */
+
+static size_t part_of(const struct nn_layer *f, size_t param)
+{
+    size_t part = 0;
+    while (f->parts[part].kind != NN_EMBEDDING || f->parts[part].param != param)
+        part++;
+    return part;
+}
+
+/* Rows [from, to) of the gradient: the sums of dy times the kernel's part, turned. */
+static void rows_compute(struct nn_net *n, const struct nn_param *p, size_t from, size_t to,
+                         float *scratch)
+{
+    const struct nn_layer *f = features_of(n), *l = &n->layers[1];
+    const struct nn_part *part = &f->parts[part_of(f, (size_t)(p - n->params))];
+    size_t out = l->units;
+    const float *kernel = nn_layer_param(n, l, KERNEL)->data + part->from * out;
+    struct tensor_matrix g = {n->first_sums + from * out, out, TENSOR_PLAIN};
+    struct tensor_matrix w = {kernel, out, TENSOR_TRANSPOSED};
+    if (to > from)
+        tensor_gemm(to - from, p->width, out, g, w, p->grad + from * p->width, p->width, false,
+                    scratch);
+}
+
+static void rows_segment(void *arg, int index)
+{
+    struct nn_net *n = arg;
+    size_t count = n->gathered->row_count, i = (size_t)index;
+    nn_flush_denormals();
+    rows_compute(n, n->gathered, count * i / n->shard_count, count * (i + 1) / n->shard_count,
+                 n->shards[i].scratch);
+}
+
+void nn_first_gather(struct nn_net *n, struct nn_param *p)
+{
+    size_t part = part_of(features_of(n), (size_t)(p - n->params)), out = n->layers[1].units;
+    for (size_t k = 0; k < n->shard_count; k++) {
+        const struct nn_distinct *d = &n->shards[k].distinct[part];
+        for (size_t i = 0; i < d->count; i++) {
+            bool is_new;
+            float *to = nn_row_gather(p, d->ids[i], n->first_sums, out, &is_new);
+            if (is_new)
+                memcpy(to, d->sums + i * out, out * sizeof *to);
+            else
+                add(to, d->sums + i * out, out);
+        }
+    }
+    n->gathered = p;
+    if (p->row_count <= FEW)
+        rows_compute(n, p, 0, p->row_count, n->shards[0].scratch);
+    else
+        tensor_team_run(n->team, rows_segment, n, (int)n->shard_count);
 }
 
 /* ---- the rest is dense's ---- */
@@ -279,7 +332,7 @@ static size_t first_scratch(const struct nn_net *n, const struct nn_layer *l, si
         size_t width = f->parts[i].width, out = l->units;
         size_t sizes[] = {tensor_gemm_scratch(rows, out, width, TENSOR_PLAIN),
                           tensor_gemm_scratch(width, out, rows, TENSOR_PLAIN),
-                          tensor_gemm_scratch(rows, width, out, TENSOR_TRANSPOSED)};
+                          tensor_gemm_scratch(rows + FEW, width, out, TENSOR_TRANSPOSED)};
         for (size_t k = 0; k < TY_COUNT(sizes); k++)
             most = sizes[k] > most ? sizes[k] : most;
     }

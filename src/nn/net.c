@@ -199,6 +199,8 @@ static void batches_plan(struct nn_net *n)
         if (n->has_first)
             nn_first_plan(n, &n->shards[i], rows, firsts + i * first);
     }
+    if (n->has_first)
+        n->first_sums = block_new(n, n->batch_max * n->layers[1].units, sizeof(float));
     n->logits = block_new(n, n->batch_max * n->model->class_count, sizeof(float));
     n->losses = block_new(n, n->batch_max, sizeof(float));
     size_t sums = 0;
@@ -413,31 +415,26 @@ static void backward_segment(void *arg, int index)
     }
 }
 
+float *nn_row_gather(struct nn_param *p, uint32_t id, float *list, size_t width, bool *ret_new)
+{
+    uint32_t place = p->seen[id];
+    *ret_new = !(place < p->row_count && p->rows[place] == id);
+    if (*ret_new) {
+        place = p->seen[id] = (uint32_t)p->row_count;
+        p->rows[p->row_count++] = id;
+    }
+    return list + place * width;
+}
+
 /* Add a row's gradient to that table's list. */
 static void row_gather(struct nn_param *p, uint32_t id, const float *dy)
 {
-    uint32_t place = p->seen[id];
-    if (place < p->row_count && p->rows[place] == id) {
-        tensor_axpy(1.0f, dy, p->grad + place * p->width, p->width);
-        return;
-    }
-    p->seen[id] = (uint32_t)p->row_count;
-    p->rows[p->row_count] = id;
-    memcpy(p->grad + p->row_count++ * p->width, dy, p->width * sizeof *dy);
-}
-
-/* From the lists of layer_first.c: the part whose table it is. */
-static void first_gather(struct nn_net *n, struct nn_param *p)
-{
-    const struct nn_layer *f = &n->layers[0];
-    size_t part = 0;
-    while (f->parts[part].kind != NN_EMBEDDING || &n->params[f->parts[part].param] != p)
-        part++;
-    for (size_t k = 0; k < n->shard_count; k++) {
-        const struct nn_distinct *d = &n->shards[k].distinct[part];
-        for (size_t i = 0; i < d->count; i++)
-            row_gather(p, d->ids[i], d->dx + i * p->width);
-    }
+    bool is_new;
+    float *to = nn_row_gather(p, id, p->grad, p->width, &is_new);
+    if (is_new)
+        memcpy(to, dy, p->width * sizeof *dy);
+    else
+        tensor_axpy(1.0f, dy, to, p->width);
 }
 
 static void table_gather(struct nn_net *n, const struct nn_table *t)
@@ -447,7 +444,7 @@ static void table_gather(struct nn_net *n, const struct nn_table *t)
     size_t stride = nn_layer_width(&n->layers[t->layer]);
     p->row_count = 0;
     if (n->has_first && t->layer == 0) {
-        first_gather(n, p);
+        nn_first_gather(n, p);
         return;
     }
     for (size_t k = 0; k < n->shard_count; k++) {

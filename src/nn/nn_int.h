@@ -101,7 +101,7 @@ struct nn_distinct {
     uint32_t *ids, *of; /* of: by row, its id's place; UINT32_MAX: none */
     uint32_t *table;    /* hash of an id -> its place + 1 */
     size_t count, mask;
-    float *x, *product, *sums, *dx; /* (count, width), (count, out), (count, out), (count, width) */
+    float *x, *product, *sums; /* (count, width), (count, out), (count, out) */
 };
 /* A part of the batch, computed by one thread. */
 struct nn_shard {
@@ -139,6 +139,8 @@ struct nn_net {
     size_t shard_count; /* in use */
     struct nn_table *tables;
     size_t table_count;
+    float *first_sums;               /* of it: dy by id, of all shards */
+    const struct nn_param *gathered; /* while the team computes a table's gradient */
     bool has_first; /* the features are not computed: layer_first.c reads the rows themselves */
     size_t *need_from, *need_to; /* by layer: columns of dy that somebody needs; equal: none */
     size_t *uses;                /* by layer: how many read its output */
@@ -181,6 +183,10 @@ extern const struct nn_layer_kind nn_layer_first;
 bool nn_first_fits(const struct nn_net *n);
 size_t nn_first_floats(const struct nn_net *n, size_t rows);
 void nn_first_plan(struct nn_net *n, struct nn_shard *s, size_t rows, float *at);
+/* The gradient of a table, from what its shards summed by id. */
+void nn_first_gather(struct nn_net *n, struct nn_param *p);
+/* Where in `list` a row of that id is; a new one at the end of p->rows if there is none yet. */
+float *nn_row_gather(struct nn_param *p, uint32_t id, float *list, size_t width, bool *ret_new);
 
 static inline size_t nn_layer_width(const struct nn_layer *l)
 {

@@ -140,13 +140,75 @@ class ChicagoTaxi:
         self.adam.apply_gradients([(g, v) for g, v in grads if id(v) not in wide])
 
 
-MODELS = {"taxifare": Taxifare, "chicago_taxi": ChicagoTaxi}
+class Cnn:
+    """The flowers network, small: pixels are columns of the CSV."""
+
+    SIDE, CLASSES = 12, 5
+
+    def __init__(self):
+        layers = tf.keras.layers
+        side = self.SIDE
+        self.model = tf.keras.Sequential([
+            layers.Input((side * side * 3,)), layers.Reshape((side, side, 3)), layers.Rescaling(1 / 255),
+            layers.Conv2D(16, 3, padding="same", activation="relu", name="c0"), layers.MaxPooling2D(),
+            layers.Conv2D(32, 3, padding="same", activation="relu", name="c1"), layers.MaxPooling2D(), layers.Flatten(),
+            layers.Dense(64, activation="relu", name="h"), layers.Dense(self.CLASSES, name="logits")])
+        self.optimizer, self.settings = tf.keras.optimizers.Adam(), {"batch_size": BATCH}
+
+    def model_file(self):
+        names = [f"p{i}" for i in range(self.SIDE**2 * 3)]
+        columns = ", ".join(["{name: label, type: int}", *(f"{{name: {n}}}" for n in names)])
+        return f"""
+name: cnn
+parameters: {{batch_size: 32}}
+input: {{columns: [{columns}]}}
+network:
+  input: [{", ".join(names)}]
+  layers:
+    - {{reshape: [{self.SIDE}, {self.SIDE}, 3]}}
+    - {{rescale: 1 / 255}}
+    - {{conv2d: 16, name: c0, padding: same, activation: relu}}
+    - {{max_pool: 2}}
+    - {{conv2d: 32, name: c1, padding: same, activation: relu}}
+    - {{max_pool: 2}}
+    - {{flatten: }}
+    - {{dense: 64, name: h, activation: relu}}
+    - {{dense: {self.CLASSES}, name: logits}}
+head: {{type: multiclass, classes: {self.CLASSES}, label: label}}
+training: {{optimizer: {{type: adam}}, batch_size: batch_size}}
+"""
+
+    def rows(self):
+        rng = random.Random(9)
+        for _ in range(STEPS * BATCH):
+            label = rng.randrange(self.CLASSES)
+            yield [str(label), *(str(min(255, max(0, int(rng.gauss(90 + 4 * label, 60))))) for _ in range(self.SIDE**2 * 3))]
+
+    def batch(self, rows):
+        return tf.constant([[float(v) for v in r[1:]] for r in rows]), tf.constant([int(r[0]) for r in rows])
+
+    def loss(self, x, y):
+        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, self.model(x, training=True)))
+
+    def variables(self):
+        return {v.name.split(":")[0]: v for v in self.model.trainable_variables}
+
+    def extra(self):
+        return {}
+
+    def apply(self, grads):
+        self.optimizer.apply_gradients(grads)
+
+
+MODELS = {"taxifare": Taxifare, "chicago_taxi": ChicagoTaxi, "cnn": Cnn}
 
 
 def make(name, folder):
     tf.keras.utils.set_random_seed(1)
     case = MODELS[name]()
     rows = list(case.rows())
+    if hasattr(case, "model_file"):
+        pathlib.Path(folder, "model.yaml").write_text(case.model_file())
     with open(f"{folder}/data.csv", "w") as out:
         if hasattr(case, "HEADER"):
             out.write(",".join(case.HEADER) + "\n")
