@@ -164,14 +164,21 @@ static ty_err columns_read(struct nn_reader *r, const json_t *list)
 
 static ty_err input_read(struct nn_reader *r, const json_t *input)
 {
-    static const char *const keys[] = {"columns", "header", "separator", NULL};
+    static const char *const keys[] = {"columns", "format", "header", "separator", NULL};
+    static const char *const formats[] = {"csv", "tfrecord", NULL};
+    int format = 0;
     ty_str separator = TY_STR(",");
     if (input == NULL)
         return nn_fail(r, "'input' is missing");
     nn_enter(r, "input");
     ty_err err = nn_keys_check(r, input, keys);
     if (err == TY_OK)
+        err = nn_read_word(r, input, "format", formats, &format);
+    r->model->records = format == 1;
+    if (err == TY_OK)
         err = nn_read_bool(r, input, "header", &r->model->header);
+    if (err == TY_OK && r->model->records && r->model->header)
+        err = nn_fail(r, "'header' is for csv");
     if (err == TY_OK)
         err = nn_read_str(r, input, "separator", false, &separator);
     if (err == TY_OK && (separator.len != 1 || strchr("\"\r\n", separator.ptr[0]) != NULL))

@@ -228,23 +228,24 @@ static ty_err inputs_find(struct nn_reader *r, const json_t *object, struct nn_l
     return err;
 }
 
-/* The kind whose name is a key of the object. */
-static ty_err kind_find(struct nn_reader *r, const json_t *object, const struct nn_layer_kind **ret)
+/* The kind whose name is a key of the object; NULL, and *ret_err, if there is none. */
+static const struct nn_layer_kind *kind_find(struct nn_reader *r, const json_t *object,
+                                             ty_err *ret_err)
 {
     struct ty_buf b;
-    if (!json_is_object(object))
-        return nn_fail(r, "must be a mapping, such as {dense: 32}");
+    if (!json_is_object(object)) {
+        *ret_err = nn_fail(r, "must be a mapping, such as {dense: 32}");
+        return NULL;
+    }
     for (size_t i = 2; i < TY_COUNT(KINDS); i++)
-        if (json_object_get(object, KINDS[i]->name)) {
-            *ret = KINDS[i];
-            return TY_OK;
-        }
+        if (json_object_get(object, KINDS[i]->name))
+            return KINDS[i];
     ty_buf_init(&b, 400);
     for (size_t i = 2; i < TY_COUNT(KINDS); i++)
         ty_buf_addf(&b, "%s%s", i > 2 ? ", " : "", KINDS[i]->name);
-    ty_err err = nn_fail(r, "names no kind of layer; there are %s", b.ptr);
+    *ret_err = nn_fail(r, "names no kind of layer; there are %s", b.ptr);
     ty_buf_clear(&b);
-    return err;
+    return NULL;
 }
 
 /* A dense stack may ask for batch_norm and dropout after each of its layers. */
@@ -301,8 +302,9 @@ static ty_err layer_read(struct nn_reader *r, const json_t *object, size_t index
     struct nn_layer l = {0};
     const char *keys[16];
     size_t n = 0;
-    ty_err err = kind_find(r, object, &l.kind);
-    if (err != TY_OK)
+    ty_err err = TY_OK;
+    l.kind = kind_find(r, object, &err);
+    if (l.kind == NULL)
         return err;
     keys[n++] = l.kind->name;
     for (size_t i = 0; common[i]; i++)

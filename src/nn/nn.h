@@ -135,6 +135,7 @@ struct nn_model {
     size_t ignored_count;
     struct csv_column *columns; /* of the input, in order */
     size_t column_count;
+    bool records; /* TFRecord files of tf.Example, not CSV */
     bool header;
     char separator;
     struct nn_value values[NN_MAX_VALUES]; /* columns first */

@@ -1,14 +1,16 @@
-/* data.c -- CSV files into rows of features, once, on all threads.
+/* data.c -- CSV or TFRecord files into rows of features, once, on all threads.
  *
- * Files are mapped and cut into pieces at row ends. A piece is parsed block by block: columns of a
- * block, then its features, which are all that is kept (a few numbers for a row of a hundred
- * characters). Pieces are put together in the order of the files, whatever thread read them. */
+ * Files are mapped; CSV is cut into pieces at row ends, a TFRecord file is one piece. A piece is
+ * parsed block by block: columns of a block, then its features, which are all that is kept (a few
+ * numbers for a row of a hundred characters). Pieces are put together in the order of the files,
+ * whatever thread read them. */
 #include "train/train_int.h"
 
 #include <glob.h>
 #include <sys/mman.h>
 
-enum { PIECE_BYTES = 4 << 20, MOST_FILES = 1 << 20 };
+enum { PIECE_BYTES = 4 << 20, MOST_FILES = 1 << 20, INFLATE_STEP = 1 << 20 };
+#define MOST_INFLATED ((size_t)1 << 34)
 
 struct piece {
     const struct nn_model *model;
@@ -194,11 +196,128 @@ static ty_err piece_read(struct piece *p, struct ty_arena *a)
     return err == TY_OUT_OF_RANGE ? TY_OK : err;
 }
 
+/* ---- TFRecord ---- */
+
+/* A column as a feature of one value, and where it goes. */
+struct record_reader {
+    struct example_feature *features;
+    struct example_slot *slots;
+    size_t *columns, count;
+    struct example_schema schema;
+};
+
+static ty_err record_reader_init(struct record_reader *r, struct ty_arena *a,
+                                 const struct nn_model *m)
+{
+    static const enum example_type types[] = {EXAMPLE_FLOAT, EXAMPLE_INT64, EXAMPLE_BYTES};
+    r->features = ty_new_array(a, struct example_feature, m->column_count);
+    r->slots = ty_new_array(a, struct example_slot, m->column_count);
+    r->columns = ty_new_array(a, size_t, m->column_count);
+    for (size_t i = 0; i < m->column_count; i++) {
+        const struct csv_column *c = &m->columns[i];
+        if (c->type == CSV_SKIP)
+            continue;
+        r->columns[r->count] = i;
+        r->features[r->count++] =
+            (struct example_feature){c->name, types[c->type], c->required ? 1 : 0, 1, !c->required};
+    }
+    return example_schema_init(&r->schema, a, r->features, r->count);
+}
+
+static ty_err record_take(struct record_reader *r, const struct nn_model *m, ty_str record,
+                          const union csv_values *out, size_t row)
+{
+    for (size_t i = 0; i < r->count; i++) {
+        const union csv_values *to = &out[r->columns[i]];
+        if (r->features[i].type == EXAMPLE_FLOAT)
+            r->slots[i].floats = to->floats + row;
+        else if (r->features[i].type == EXAMPLE_INT64)
+            r->slots[i].ints = to->ints + row;
+        else
+            r->slots[i].bytes = to->strings + row;
+    }
+    ty_err err = example_decode(&r->schema, record, r->slots);
+    for (size_t i = 0; i < r->count && err == TY_OK; i++) {
+        const struct csv_column *c = &m->columns[r->columns[i]];
+        if (r->slots[i].count == 1)
+            continue;
+        if (c->type == CSV_FLOAT)
+            *r->slots[i].floats = c->default_float;
+        else if (c->type == CSV_INT64)
+            *r->slots[i].ints = c->default_int;
+        else
+            *r->slots[i].bytes = c->default_str;
+    }
+    return err;
+}
+
+/* A record that is torn ends the file; one that does not fit is a bad row. */
+static ty_err records_read(struct piece *p, ty_str text, struct ty_arena *a)
+{
+    const struct nn_model *m = p->model;
+    struct tfrecord_reader file = {.file = text};
+    struct record_reader r = {0};
+    struct nn_scratch *s = nn_scratch_new(a, m);
+    size_t number = 0, bad;
+    ty_str record;
+    ty_err err = record_reader_init(&r, a, m);
+    while (err == TY_OK) {
+        err = tfrecord_read(&file, &record);
+        if (err != TY_OK)
+            break;
+        number++;
+        ty_err row = record_take(&r, m, record, nn_scratch_columns(s), 0);
+        piece_grow(p, 1);
+        if (row == TY_OK)
+            row = nn_features_compute(m, s, 1, p->floats + p->count * m->slots_float,
+                                      p->ids + p->count * m->slots_id, p->labels + p->count, &bad);
+        p->count += row == TY_OK;
+        if (row != TY_OK && p->bad_rows++ == 0)
+            snprintf(p->message, sizeof p->message, "%s: record %zu: %s", p->path, number,
+                     ty_err_message());
+        if (row != TY_OK && !p->skip_bad)
+            return row;
+    }
+    if (err == TY_OUT_OF_RANGE)
+        return TY_OK;
+    snprintf(p->message, sizeof p->message, "%s: %s", p->path, ty_err_message());
+    return err;
+}
+
+static ty_err records_inflate(struct piece *p, struct ty_arena *a)
+{
+    struct ty_buf b;
+    ty_str in = p->text;
+    struct inflater *z = inflater_new();
+    ty_err err = TY_OK;
+    ty_buf_init(&b, MOST_INFLATED);
+    for (size_t before = SIZE_MAX; err == TY_OK && (in.len > 0 || before != b.len);) {
+        before = b.len;
+        err = inflater_feed(z, &in, &b, INFLATE_STEP);
+    }
+    if (err == TY_OK)
+        err = inflater_finish(z);
+    if (err == TY_OK)
+        err = ty_buf_check(&b, "an inflated file");
+    if (err != TY_OK)
+        snprintf(p->message, sizeof p->message, "%s: %s", p->path, ty_err_message());
+    else
+        err = records_read(p, ty_buf_str(&b), a);
+    inflater_free(z);
+    ty_buf_clear(&b);
+    return err;
+}
+
 static void piece_run(void *arg, int index)
 {
     struct piece *p = &((struct piece *)arg)[index];
     struct ty_arena a = {0};
-    p->err = piece_read(p, &a);
+    if (!p->model->records)
+        p->err = piece_read(p, &a);
+    else if (inflater_wanted(p->text))
+        p->err = records_inflate(p, &a);
+    else
+        p->err = records_read(p, p->text, &a);
     ty_arena_clear(&a);
 }
 
@@ -262,9 +381,12 @@ static ty_err file_cut(struct loader *l, const char *path, ty_str text)
             return err;
     }
     ty_str body = ty_str_drop(text, proto.from);
-    size_t parts = body.len / PIECE_BYTES + 1;
+    size_t parts = m->records ? 1 : body.len / PIECE_BYTES + 1;
     size_t *starts = ty_new_array(&l->arena, size_t, parts + 1);
-    csv_split(body, parts, starts);
+    if (m->records)
+        starts[1] = body.len;
+    else
+        csv_split(body, parts, starts);
     if (l->piece_count + parts > l->piece_cap) {
         size_t cap = 2 * (l->piece_count + parts);
         struct piece *more = ty_new_array(&l->arena, struct piece, cap);

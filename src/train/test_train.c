@@ -353,6 +353,47 @@ static void data_header_finds_columns(void **state)
     place_clear(&p);
 }
 
+static void data_records_are_read(void **state)
+{
+    (void)state;
+    struct place p;
+    struct nn_model *m;
+    struct train_data d;
+    struct tensor_team *team = tensor_team_new(2);
+    struct ty_buf file, one;
+    place_init(&p);
+    char *text = ty_format(&p.arena, "%.*s\n  format: tfrecord\n  columns:%s",
+                           (int)(strstr(MODEL, "\n  columns:") - MODEL), MODEL,
+                           strstr(MODEL, "\n  columns:") + strlen("\n  columns:"));
+    assert_ok(nn_model_parse(&p.arena, "toy", ty_str_of(text), NULL, 0, &m));
+    ty_buf_init(&file, 1 << 16);
+    ty_buf_init(&one, 1 << 16);
+    for (int64_t i = 0; i < 3; i++) { /* the second lacks the id, which has a default */
+        float y = (float)i, x = 0.5f;
+        struct example_feature features[] = {{TY_STR("y"), EXAMPLE_FLOAT, 1, 1, false},
+                                             {TY_STR("x"), EXAMPLE_FLOAT, 1, 1, false},
+                                             {TY_STR("id"), EXAMPLE_INT64, 1, 1, false}};
+        struct example_slot slots[] = {
+            {.floats = &y, .count = 1}, {.floats = &x, .count = 1}, {.ints = &i, .count = 1}};
+        example_encode(&one, features, slots, i == 1 ? 2 : 3);
+        tfrecord_write(&file, ty_buf_str(&one));
+        ty_buf_clear(&one);
+    }
+    const char *path = ty_format(&p.arena, "%s/train.csv", p.dir);
+    assert_ok(ty_file_replace(AT_FDCWD, path, ty_buf_str(&file), 0644));
+    assert_ok(train_data_load(m, p.options.train_paths, 1, team, &d));
+    assert_int_equal(d.rows.count, 3);
+    assert_true(d.rows.ids[2] == 2 && d.rows.ids[1] == 0 && d.rows.labels[1] == 1);
+    train_data_clear(&d);
+    file.ptr[file.len - 3] ^= 1;
+    assert_ok(ty_file_replace(AT_FDCWD, path, ty_buf_str(&file), 0644));
+    assert_err(TY_DATA_LOSS, train_data_load(m, p.options.train_paths, 1, team, &d));
+    assert_message("checksum");
+    ty_buf_clear(&file);
+    tensor_team_free(team);
+    place_clear(&p);
+}
+
 static void order_passes_are_permutations(void **state)
 {
     (void)state;
@@ -384,6 +425,7 @@ static const struct CMUnitTest tests[] = {
     TEST("data/mistakes_name_file_and_line", data_mistakes_name_file_and_line),
     TEST("data/bad_rows_are_skipped_and_counted", data_bad_rows_are_skipped_and_counted),
     TEST("data/header_finds_columns", data_header_finds_columns),
+    TEST("data/records_are_read", data_records_are_read),
     TEST("order/passes_are_permutations", order_passes_are_permutations),
 };
 TEST_MAIN("train", tests)

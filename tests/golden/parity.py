@@ -153,7 +153,7 @@ class Cnn:
             layers.Conv2D(16, 3, padding="same", activation="relu", name="c0"), layers.MaxPooling2D(),
             layers.Conv2D(32, 3, padding="same", activation="relu", name="c1"), layers.MaxPooling2D(), layers.Flatten(),
             layers.Dense(64, activation="relu", name="h"), layers.Dense(self.CLASSES, name="logits")])
-        self.optimizer, self.settings = tf.keras.optimizers.Adam(), {"batch_size": BATCH}
+        self.optimizer, self.settings = tf.keras.optimizers.Adam(0.0003), {"batch_size": BATCH}
 
     def model_file(self):
         names = [f"p{i}" for i in range(self.SIDE**2 * 3)]
@@ -175,7 +175,7 @@ network:
     - {{dense: 64, name: h, activation: relu}}
     - {{dense: {self.CLASSES}, name: logits}}
 head: {{type: multiclass, classes: {self.CLASSES}, label: label}}
-training: {{optimizer: {{type: adam}}, batch_size: batch_size}}
+training: {{optimizer: {{type: adam, learning_rate: 0.0003}}, batch_size: batch_size}}
 """
 
     def rows(self):
