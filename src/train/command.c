@@ -194,6 +194,7 @@ int train_command(int argc, char **argv)
     ty_err err = TY_OK;
     int status = 0;
     o->seed = -1;
+    ty_seam_role("train");
     for (int i = 0; i < argc && err == TY_OK; i++) {
         if (strcmp(argv[i], "--list") == 0) {
             struct ty_buf b;

@@ -187,6 +187,25 @@ def test_sigterm_writes_a_checkpoint_and_resume_is_exact(rides, tmp_path):
     assert variables(tmp_path / "whole") == variables(tmp_path / "parts")
 
 
+def test_a_crash_at_any_write_resumes_to_the_same_bits(rides, tmp_path):
+    """TY_CRASH ends the process at its Nth write, sync or rename: in event files, checkpoints, the list of them, the export."""
+    def command(out):
+        return [BINARY, "train", "taxifare", "--nbuckets", "3", "--train_data_path", f"{rides}/taxi-train*", "--num_evals", "2", "--batch_size", "32",
+                "--num_examples_to_train_on", "640", "--output_dir", tmp_path / out, "--resume", "--quiet"]
+    subprocess.run(command("whole"), check=True)
+    whole, crashes = variables(tmp_path / "whole"), 0
+    for step in range(1, 400, 6):
+        out = f"crash{step}"
+        crashed = subprocess.run(command(out), env={**os.environ, "TY_CRASH": f"train:{step}"}).returncode == -signal.SIGKILL
+        crashes += crashed
+        if crashed:
+            subprocess.run(command(out), check=True)
+        assert variables(tmp_path / out) == whole, step
+        if not crashed:
+            break
+    assert crashes > 5 and not crashed
+
+
 def test_curves_are_drawn(rides, tmp_path):
     log = taxifare(rides, tmp_path / "out", "--plot")
     assert "rmse  (* training, o validation)" in log and "epoch 1 to 2" in log
