@@ -83,6 +83,7 @@ SETTER(resume)
 SETTER(quiet)
 SETTER(plot)
 SETTER(no_export)
+SETTER(histograms)
 #undef SETTER
 
 static const struct flag FLAGS[] = {
@@ -100,6 +101,7 @@ static const struct flag FLAGS[] = {
     {"quiet", false, set_quiet},
     {"plot", false, set_plot},
     {"no_export", false, set_no_export},
+    {"histograms", false, set_histograms},
 };
 
 static const struct flag *flag_find(const char *name)

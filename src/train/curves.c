@@ -92,6 +92,20 @@ ty_err curves_epoch(struct curves *c, int64_t epoch, const struct metrics *train
     return err;
 }
 
+ty_err curves_weights(struct curves *c, int64_t epoch, const struct nn_net *n)
+{
+    struct nn_param *params;
+    size_t count = nn_net_params(n, &params);
+    struct ty_buf b;
+    ty_buf_init(&b, EVENT_BYTES);
+    for (size_t i = 0; i < count; i++) {
+        char tag[300];
+        snprintf(tag, sizeof tag, "%s/histogram", params[i].name.ptr);
+        event_histogram(&b, seconds_now(), epoch, ty_str_of(tag), params[i].data, params[i].count);
+    }
+    return append(c->fd[0], &b);
+}
+
 void curves_close(struct curves *c)
 {
     for (size_t k = 0; k < 2; k++) {

@@ -304,6 +304,10 @@ static ty_err epoch_end(struct run *r, int64_t steps, bool *ret_over)
     ty_err err = r->options->output_dir
                      ? curves_epoch(&r->curves, r->state.epoch, &r->metrics, valid)
                      : TY_OK;
+    if (err == TY_OK && r->options->output_dir && r->options->histograms) {
+        train_optimizer_settle(r->optimizer);
+        err = curves_weights(&r->curves, r->state.epoch, r->net);
+    }
     r->state.epoch++;
     bool enough = epoch_judge(r, &better);
     *ret_over = enough || r->state.epoch == r->model->training.epochs;

@@ -35,6 +35,7 @@ struct train_options {
     bool resume;      /* go on from the last checkpoint, if there is one */
     bool quiet;       /* no lines on stdout */
     bool plot;        /* draw the curves at the end */
+    bool histograms;  /* of all weights, after each epoch, for TensorBoard */
     bool no_export;   /* no SavedModel */
     int64_t seed;     /* -1: the model file's */
     int stop_at_step; /* for tests: as if SIGTERM came after that step; 0: never */

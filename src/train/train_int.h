@@ -138,6 +138,8 @@ TY_NODISCARD ty_err curves_open(struct curves *c, const char *dir, bool validati
                                 const struct nn_net *n);
 TY_NODISCARD ty_err curves_epoch(struct curves *c, int64_t epoch, const struct metrics *train,
                                  const struct metrics *valid);
+/* A histogram of each parameter. */
+TY_NODISCARD ty_err curves_weights(struct curves *c, int64_t epoch, const struct nn_net *n);
 void curves_close(struct curves *c);
 
 /* ---- export.c ---- */

@@ -124,15 +124,15 @@ print(json.dumps(out["fare"].numpy().ravel().tolist()))""", model, tmp_path / "o
     assert len(ours) == 300 and max(abs(a - b) for a, b in zip(ours, theirs, strict=True)) < 1e-5
 
 
-def chicago(trips, out):
+def chicago(trips, out, *more):
     return trainyard("train", "chicago_taxi", "--train-files", trips / "train.csv", "--eval-files", trips / "eval.csv", "--job-dir", out,
                      "--learning-rate", 0.001, "--hidden-units", "128,0,0", "--layer-sizes-scale-factor", 0.5, "--num-layers", 3, "--num-epochs", 10,
-                     "--train-size", 2000, "--eval-steps", 5, "--reuse-job-dir")
+                     "--train-size", 2000, "--eval-steps", 5, "--reuse-job-dir", *more)
 
 
 def test_a_classifier_and_its_metrics(tensorflow, trips, tmp_path):
     """What TensorFlow says of the exported model, and Keras of its metrics, is what we say."""
-    chicago(trips, tmp_path / "out")
+    chicago(trips, tmp_path / "out", "--histograms")
     model = exported(tmp_path / "out")
     ours = [json.loads(line) for line in trainyard("predict", "--model", model, trips / "eval.csv").splitlines()]
     theirs = tensorflow("""
@@ -153,19 +153,23 @@ logged = {}
 for part in ("train", "validation"):
     events = EventAccumulator(sys.argv[3] + "/" + part)
     events.Reload()
-    logged[part] = {t: [float(tf.make_ndarray(e.tensor_proto)) for e in events.Tensors(t)] for t in events.Tags()["tensors"]}
-    graph = events.Tags()["graph"]
-print(json.dumps({"out": out, "metrics": {n: float(m.result()) for n, m in metrics.items()}, "logged": logged}))
+    tags = events.Tags()["tensors"]
+    logged[part] = {t: [float(tf.make_ndarray(e.tensor_proto)) for e in events.Tensors(t)] for t in tags if "histogram" not in t}
+    if part == "train":
+        shapes = {t: tf.make_ndarray(events.Tensors(t)[-1].tensor_proto).shape for t in tags if "histogram" in t}
+        has_graph = events.Tags()["graph"]
+print(json.dumps({"out": out, "metrics": {n: float(m.result()) for n, m in metrics.items()}, "logged": logged, "shapes": shapes, "graph": has_graph}))
 """, model, trips / "eval.csv", tmp_path / "out" / "tensorboard")
     assert len(ours) == 2000
     for key in ("logits", "logistic", "probabilities"):
-        assert max(abs(a - b) for x, y in zip(ours, theirs["out"][key]) for a, b in zip(x[key], y, strict=True)) < 1e-5
+        assert max(abs(a - b) / max(1, abs(b)) for x, y in zip(ours, theirs["out"][key]) for a, b in zip(x[key], y, strict=True)) < 1e-5
     assert all(x["class_ids"] == y and x["classes"] == [str(y[0])] for x, y in zip(ours, theirs["out"]["class_ids"]))
     logged = theirs["logged"]["validation"]
     for name, value in theirs["metrics"].items():
         assert len(logged[f"epoch_{name}"]) == 5
         assert math.isclose(logged[f"epoch_{name}"][-1], value, abs_tol=2e-6 if name != "loss" else 1e-5), name
     assert set(theirs["logged"]["train"]) == set(logged)
+    assert theirs["shapes"]["hidden1/kernel/histogram"] == [30, 3] and theirs["graph"]
 
 
 def test_sigterm_writes_a_checkpoint_and_resume_is_exact(rides, tmp_path):
