@@ -24,8 +24,8 @@
 
 /* ---- decoding ---- */
 
-/* Height and width are at most this, whatever most_pixels says (a JPEG cannot be larger). */
-enum { IMAGE_MOST_SIDE = 65535 };
+/* Height and width are at most this, whatever most_pixels says (libjpeg reads none larger). */
+enum { IMAGE_MOST_SIDE = 65500 };
 /* height * width at most, unless the caller says otherwise; about 200 MB of pixels. */
 enum { IMAGE_MOST_PIXELS = 1 << 26 };
 

@@ -25,7 +25,8 @@ struct jpeg {
     struct decode *decode;
     JSAMPARRAY cmyk; /* one row of four channels, in libjpeg's own memory */
     jmp_buf jump;
-    ty_err err; /* what the jump was for */
+    ty_err err;     /* what the jump was for */
+    bool cut_short; /* it was for the end of the bytes */
 };
 
 static struct jpeg *jpeg_of(void *c)
@@ -57,6 +58,7 @@ static _Noreturn void jpeg_cut_short(struct jpeg *j)
 {
     j->err = ty_fail(TY_DATA_LOSS, "the JPEG is cut short: it goes on after its last byte, %zu",
                      j->decode->file.len);
+    j->cut_short = true;
     longjmp(j->jump, 1);
 }
 
@@ -153,6 +155,10 @@ static void jpeg_pixels(struct jpeg *j)
         uint32_t left = m->height - j->c.output_scanline;
         j->lib->jpeg_read_scanlines(&j->c, rows, left < ROWS ? left : ROWS);
     }
+}
+
+static void jpeg_finish(struct jpeg *j)
+{
     j->lib->jpeg_finish_decompress(&j->c);
 }
 
@@ -191,6 +197,13 @@ ty_err jpeg_decode(struct decode *d)
     if (err)
         goto out;
     err = jpeg_guard(&j, jpeg_pixels);
+    if (err)
+        goto out;
+    err = jpeg_guard(&j, jpeg_finish);
+    if (err && j.cut_short && j.source.bytes_in_buffer > 0) {
+        err = TY_OK; /* every pixel is there, and half of the end mark: TensorFlow reads it */
+        j.errors.num_warnings++;
+    }
     d->image.warnings = (uint32_t)j.errors.num_warnings;
 out:
     j.lib->jpeg_destroy_decompress(&j.c);

@@ -1,8 +1,8 @@
 /* png.c -- PNG through libpng, with the transformations that tf.io.decode_png asks it for.
  *
  * libpng's errors jump, as libjpeg's do; png_guard catches them (see jpeg.c for the rule that makes
- * this safe). Grey of colour is 0.299 red + 0.114 green + the rest blue: usually green and blue
- * have each other's weight, but these are TensorFlow's numbers. */
+ * this safe). Grey of colour is
+ * 0.299 red + 0.587 green + 0.114 blue. */
 #include "images/images_int.h"
 
 #include <setjmp.h>
@@ -66,7 +66,7 @@ static void png_open(struct png *g)
         g->err = ty_fail(TY_RESOURCE_EXHAUSTED, "cannot start libpng: out of memory");
         longjmp(g->jump, 1);
     }
-    g->lib->png_set_user_limits(g->png, IMAGE_MOST_SIDE, IMAGE_MOST_SIDE);
+    g->lib->png_set_user_limits(g->png, PNG_UINT_31_MAX, PNG_UINT_31_MAX); /* decode_size judges */
     g->lib->png_set_read_fn(g->png, g, png_read);
     g->lib->png_read_info(g->png, g->info);
 }
@@ -90,7 +90,7 @@ static void png_transform(struct png *g)
     if (is_grey && !to_grey)
         lib->png_set_gray_to_rgb(g->png);
     if (!is_grey && to_grey)
-        lib->png_set_rgb_to_gray(g->png, SILENTLY, 0.299, 0.114);
+        lib->png_set_rgb_to_gray(g->png, SILENTLY, 0.299, 0.587);
 }
 
 /* The passes of an interlaced file fill in the same rows one after another. */

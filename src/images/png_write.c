@@ -85,5 +85,5 @@ void image_encode_png(struct ty_buf *b, const struct image *from)
         writer_row(&w, from->pixels + y * stride, stride, from->channels);
     writer_feed(&w, NULL, 0, true);
     deflateEnd(&w.z);
-    chunk_add(b, "IEND", NULL, 0);
+    chunk_add(b, "IEND", head, 0);
 }
