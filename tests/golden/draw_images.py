@@ -105,25 +105,25 @@ def jpeg(seed, width, height, sampling, adobe=None, restart=0, extra=b""):
 EXIF = segment(0xE1, b"Exif\0\0" + struct.pack(">2sHIHHHIHHI", b"MM", 42, 8, 1, 0x0112, 3, 1, 6, 0, 0))
 
 
-def jpegs():
+def jpegs(seed):
     """name -> bytes"""
     one, full = (1, 1), [(1, 1)] * 3
     return {
-        "grey.jpg": jpeg(1, 37, 29, [one]),
-        "full.jpg": jpeg(2, 33, 41, full),
-        "half_across.jpg": jpeg(3, 45, 31, [(2, 1), one, one]),
-        "half_down.jpg": jpeg(4, 45, 31, [(1, 2), one, one]),
-        "half_both.jpg": jpeg(5, 39, 43, [(2, 2), one, one]),
-        "quarter.jpg": jpeg(6, 70, 20, [(4, 1), one, one]),
-        "mixed.jpg": jpeg(7, 35, 27, [(2, 2), (1, 2), (2, 1)]),
-        "narrow.jpg": jpeg(8, 1, 50, [(2, 2), one, one]),
-        "restart.jpg": jpeg(9, 64, 40, [(2, 1), one, one], restart=3),
-        "exif.jpg": jpeg(10, 40, 24, full, extra=EXIF),
-        "rgb.jpg": jpeg(11, 24, 40, full, adobe=0),
-        "cmyk.jpg": jpeg(12, 33, 25, [one] * 4),
-        "cmyk_adobe.jpg": jpeg(13, 33, 25, [one] * 4, adobe=0),
-        "no_end.jpg": jpeg(20, 40, 30, [(2, 2), one, one])[:-1],  # half of the end mark is gone, no pixel is
-        "ycck.jpg": jpeg(14, 41, 33, [(2, 2), one, one, (2, 2)], adobe=2),
+        "grey.jpg": jpeg(seed + 1, 37, 29, [one]),
+        "full.jpg": jpeg(seed + 2, 33, 41, full),
+        "half_across.jpg": jpeg(seed + 3, 45, 31, [(2, 1), one, one]),
+        "half_down.jpg": jpeg(seed + 4, 45, 31, [(1, 2), one, one]),
+        "half_both.jpg": jpeg(seed + 5, 39, 43, [(2, 2), one, one]),
+        "quarter.jpg": jpeg(seed + 6, 70, 20, [(4, 1), one, one]),
+        "mixed.jpg": jpeg(seed + 7, 35, 27, [(2, 2), (1, 2), (2, 1)]),
+        "narrow.jpg": jpeg(seed + 8, 1, 50, [(2, 2), one, one]),
+        "restart.jpg": jpeg(seed + 9, 64, 40, [(2, 1), one, one], restart=3),
+        "exif.jpg": jpeg(seed + 10, 40, 24, full, extra=EXIF),
+        "rgb.jpg": jpeg(seed + 11, 24, 40, full, adobe=0),
+        "cmyk.jpg": jpeg(seed + 12, 33, 25, [one] * 4),
+        "cmyk_adobe.jpg": jpeg(seed + 13, 33, 25, [one] * 4, adobe=0),
+        "no_end.jpg": jpeg(seed + 20, 40, 30, [(2, 2), one, one])[:-1],  # half of the end mark is gone, no pixel is
+        "ycck.jpg": jpeg(seed + 14, 41, 33, [(2, 2), one, one, (2, 2)], adobe=2),
     }
 
 
@@ -158,15 +158,15 @@ def png(seed, width, height, colour, depth, interlaced=False, clear=b"", extra=b
                      chunk(b"IDAT", zlib.compress(data)), chunk(b"IEND", b"")])
 
 
-def pngs():
-    made = {f"type{colour}_{depth}{'i' if interlaced else ''}.png": png(colour * 20 + depth + interlaced, 19, 23, colour, depth, interlaced)
+def pngs(seed):
+    made = {f"type{colour}_{depth}{'i' if interlaced else ''}.png": png(seed + colour * 20 + depth + interlaced, 19, 23, colour, depth, interlaced)
             for colour, depths in ((0, (1, 2, 4, 8, 16)), (2, (8, 16)), (3, (1, 2, 4, 8)), (4, (8, 16)), (6, (8, 16)))
             for depth in depths for interlaced in (False, True)}
-    made["clear_grey.png"] = png(1, 21, 17, 0, 8, clear=b"\0\x40")
-    made["clear_rgb.png"] = png(2, 21, 17, 2, 8, clear=b"\0\1\0\2\0\3")
-    made["clear_palette.png"] = png(3, 21, 17, 3, 4, clear=bytes(range(0, 160, 10)))
-    made["gamma.png"] = png(4, 21, 17, 2, 8, extra=chunk(b"gAMA", struct.pack(">I", 45455)))
-    made["dot.png"] = png(5, 1, 1, 2, 8, interlaced=True)
+    made["clear_grey.png"] = png(seed + 1, 21, 17, 0, 8, clear=b"\0\x40")
+    made["clear_rgb.png"] = png(seed + 2, 21, 17, 2, 8, clear=b"\0\1\0\2\0\3")
+    made["clear_palette.png"] = png(seed + 3, 21, 17, 3, 4, clear=bytes(range(0, 160, 10)))
+    made["gamma.png"] = png(seed + 4, 21, 17, 2, 8, extra=chunk(b"gAMA", struct.pack(">I", 45455)))
+    made["dot.png"] = png(seed + 5, 1, 1, 2, 8, interlaced=True)
     return made
 
 
@@ -185,5 +185,6 @@ def broken():
     return made
 
 
-def every():
-    return {**jpegs(), **pngs()}
+def every(seed=0):
+    """One of each. The seed changes what is in them, not what they are called."""
+    return {**jpegs(seed), **pngs(seed)}
