@@ -130,7 +130,7 @@ void image_room_clear(struct image_room *r)
 
 ty_err image_load(struct image_room *r, ty_str file, const struct image_options *o,
                   enum image_method method, uint32_t height, uint32_t width, float *out,
-                  uint64_t *ret_warnings)
+                  uint64_t *warnings)
 {
     ty_assert(o->channels != 0); /* a batch has one shape */
     struct image image;
@@ -138,6 +138,6 @@ ty_err image_load(struct image_room *r, ty_str file, const struct image_options 
     if (err)
         return err;
     image_resize(&image, method, height, width, out);
-    *ret_warnings += image.warnings;
+    *warnings += image.warnings;
     return TY_OK;
 }

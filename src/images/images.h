@@ -26,7 +26,8 @@
 
 /* Height and width are at most this, whatever most_pixels says (libjpeg reads none larger). */
 enum { IMAGE_MOST_SIDE = 65500 };
-/* height * width at most, unless the caller says otherwise; about 200 MB of pixels. */
+/* height * width at most, unless the caller says otherwise: 200 MB of pixels in colour, and 400 MB
+ * more while a progressive JPEG is decoded. */
 enum { IMAGE_MOST_PIXELS = 1 << 26 };
 
 /* Pixels: (height, width, channels) bytes, rows without gaps. */
@@ -77,11 +78,11 @@ void image_resize_plain(const struct image *from, enum image_method method, uint
                         uint32_t width, float *out);
 
 /* One example of a batch: decode into the room, resize into out (height, width, o->channels), as
- * image_dataset_from_directory does. o->channels must be 1 or 3. *ret_warnings may be counted up to
- * by many calls: it is added to. Errors as image_decode; then `out` is untouched. */
+ * image_dataset_from_directory does. o->channels must be 1 or 3. The image's warnings are added to
+ * *warnings. Errors as image_decode; then `out` is untouched. */
 TY_NODISCARD ty_err image_load(struct image_room *r, ty_str file, const struct image_options *o,
                                enum image_method method, uint32_t height, uint32_t width,
-                               float *out, uint64_t *ret_warnings);
+                               float *out, uint64_t *warnings);
 
 /* ---- folders: the class of a file is the folder it is in ---- */
 

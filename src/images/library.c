@@ -6,6 +6,14 @@
 #include <dlfcn.h>
 #include <pthread.h>
 
+struct library {
+    const char *file, *package;
+    const char *const *names;
+    void **slots;
+    size_t count;
+    bool loaded; /* set last: whoever sees it set sees the slots */
+};
+
 static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
 
 ty_err library_load(const char *file, const char *package, const char *const *names, void **slots,
@@ -27,6 +35,20 @@ ty_err library_load(const char *file, const char *package, const char *const *na
     return TY_OK; /* it stays: the slots point into it */
 }
 
+static ty_err library_need(struct library *l)
+{
+    if (__atomic_load_n(&l->loaded, __ATOMIC_ACQUIRE))
+        return TY_OK;
+    pthread_mutex_lock(&load_lock);
+    ty_err err = TY_OK;
+    if (!l->loaded)
+        err = library_load(l->file, l->package, l->names, l->slots, l->count);
+    if (err == TY_OK)
+        __atomic_store_n(&l->loaded, true, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&load_lock);
+    return err;
+}
+
 ty_err jpeg_library_get(const struct jpeg_library **ret_library)
 {
     static const char *const names[] = {
@@ -38,14 +60,10 @@ ty_err jpeg_library_get(const struct jpeg_library **ret_library)
         struct jpeg_library library;
         void *slots[TY_COUNT(names)];
     } table;
-    static bool loaded;
     _Static_assert(sizeof table.library == sizeof table.slots, "one slot a function");
-    pthread_mutex_lock(&load_lock);
-    ty_err err = TY_OK;
-    if (!loaded)
-        err = library_load("libjpeg.so.62", "libjpeg62-turbo", names, table.slots, TY_COUNT(names));
-    loaded = err == TY_OK;
-    pthread_mutex_unlock(&load_lock);
+    static struct library jpeg = {"libjpeg.so.62", "libjpeg62-turbo", names,
+                                  table.slots,     TY_COUNT(names),   false};
+    ty_err err = library_need(&jpeg);
     if (err == TY_OK)
         *ret_library = &table.library;
     return err;
@@ -62,14 +80,10 @@ ty_err png_library_get(const struct png_library **ret_library)
         struct png_library library;
         void *slots[TY_COUNT(names)];
     } table;
-    static bool loaded;
     _Static_assert(sizeof table.library == sizeof table.slots, "one slot a function");
-    pthread_mutex_lock(&load_lock);
-    ty_err err = TY_OK;
-    if (!loaded)
-        err = library_load("libpng16.so.16", "libpng16-16", names, table.slots, TY_COUNT(names));
-    loaded = err == TY_OK;
-    pthread_mutex_unlock(&load_lock);
+    static struct library png = {"libpng16.so.16", "libpng16-16",   names,
+                                 table.slots,      TY_COUNT(names), false};
+    ty_err err = library_need(&png);
     if (err == TY_OK)
         *ret_library = &table.library;
     return err;

@@ -1,8 +1,7 @@
 /* png.c -- PNG through libpng, with the transformations that tf.io.decode_png asks it for.
  *
  * libpng's errors jump, as libjpeg's do; png_guard catches them (see jpeg.c for the rule that makes
- * this safe). Grey of colour is
- * 0.299 red + 0.587 green + 0.114 blue. */
+ * this safe). Colour becomes grey as 0.299 red + 0.587 green + 0.114 blue. */
 #include "images/images_int.h"
 
 #include <setjmp.h>
