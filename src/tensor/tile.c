@@ -86,7 +86,8 @@ TENSOR_AVX2 __attribute__((always_inline)) static inline void tile_avx2(const st
     VARIANT(rows, 1, 0) VARIANT(rows, 1, 1) VARIANT(rows, 2, 0) VARIANT(rows, 2, 1)
 VARIANTS(1)
 VARIANTS(2)
-VARIANTS(3) VARIANTS(4) VARIANTS(5) VARIANTS(6)
+VARIANTS(3)
+VARIANTS(4) VARIANTS(5) VARIANTS(6)
 
 #define ROW(rows)                                                                                  \
     {                                                                                              \
