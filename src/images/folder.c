@@ -13,7 +13,7 @@ struct piece {
     ty_str path, class_name, folder, name;
 };
 
-static bool is_image(ty_str name)
+bool image_name_fits(ty_str name)
 {
     for (size_t i = 0; i < TY_COUNT(endings); i++) {
         size_t n = strlen(endings[i]);
@@ -61,7 +61,7 @@ static ty_err set_fill(struct ty_arena *a, const struct piece *pieces, size_t co
                                IMAGE_MOST_CLASSES);
             classes[s->class_count++] = p->class_name;
         }
-        if (is_image(p->name))
+        if (image_name_fits(p->name))
             s->files[s->count++] = (struct image_file){p->path, s->class_count - 1};
         else
             s->skipped++;

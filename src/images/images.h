@@ -98,10 +98,12 @@ struct image_set {
     size_t skipped; /* paths that Keras would not look at */
 };
 enum { IMAGE_MOST_CLASSES = 1 << 16 };
+/* Does the name end as Keras wants it of an image: .jpg .jpeg .png .gif .bmp, in any case? */
+bool image_name_fits(ty_str name);
 /* Sort paths into classes: the first folder below `root` is the class, whatever lies deeper belongs
  * to it. As Keras does it, folders that begin with '.' and files directly in the root are passed
- * over, and so is a file whose name does not end in .jpg .jpeg .png .gif .bmp (in any case; the
- * last two are refused when they are decoded, but take their part in the shuffle). Order: class,
+ * over, and so is a file whose name does not fit (.gif and .bmp are refused when they are decoded,
+ * but take their part in the shuffle). Order: class,
  * folder, name. Every path must begin with root (a '/' at its end is optional). TY_INVALID_ARGUMENT
  * if one does not, if no image is left, or for more than IMAGE_MOST_CLASSES. */
 TY_NODISCARD ty_err image_set_index(struct ty_arena *a, ty_str root, const ty_str *paths,
