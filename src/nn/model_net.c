@@ -367,8 +367,10 @@ static ty_err network_read(struct nn_reader *r, const json_t *network)
         err = layer_place(r, &l);
     if (err == TY_OK)
         err = layers_read(r, json_object_get(network, "layers"));
+    if (err != TY_OK)
+        return err;
     const struct nn_layer *last = &r->model->layers[r->model->layer_count - 1];
-    if (err == TY_OK && last->activation != NN_LINEAR)
+    if (last->activation != NN_LINEAR)
         err = nn_fail(r, "the last layer must have no activation: the head adds its own");
     if (err == TY_OK && nn_layer_width(last) != r->model->class_count)
         err = nn_fail(r, "the last layer gives %zu numbers and the head needs %zu",
