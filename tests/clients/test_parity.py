@@ -37,8 +37,9 @@ def relative(ours, theirs):
     return max(abs(a - b) / abs(b) for a, b in zip(ours, theirs, strict=True))
 
 
-# Chicago's inputs are not normalised (seconds beside miles): batch norm magnifies both sides' rounding, by up to 2e-5 below it.
-@pytest.mark.parametrize("model, tolerance", [("taxifare", 1e-5), ("chicago_taxi", 4e-5), ("cnn", 1e-4)])
+# Chicago's inputs are not normalised (seconds beside miles) and batch norm magnifies rounding: TensorFlow's own float32 gradients are
+# up to 2e-5 from its float64 ones. Ours must be within 1e-5 of either; see parity.py.
+@pytest.mark.parametrize("model, tolerance", [("taxifare", 1e-5), ("chicago_taxi", 1e-5), ("cnn", 1e-4)])
 def test_losses_and_gradients_are_tensorflows(tensorflow, tmp_path, model, tolerance):
     case = tensorflow("make", model, str(tmp_path))
     assert case["kinks"] <= 10  # steps at a ReLU's corner; see parity.py
