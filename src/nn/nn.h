@@ -33,6 +33,7 @@ enum {
     NN_MAX_LIST = 64, /* numbers in a parameter */
     NN_MAX_METRICS = 16,
     NN_MAX_SHARDS = 64,
+    NN_MAX_HEADS = 8,
     NN_LAYER_PARAMS = 4,
 };
 #define NN_MAX_FLOATS ((size_t)1 << 32) /* of all parameters: 16 GiB */
@@ -97,8 +98,25 @@ struct nn_part {
 
 /* ---- the model ---- */
 
-enum nn_head { NN_REGRESSION, NN_BINARY, NN_MULTICLASS };
+enum nn_head_type { NN_REGRESSION, NN_BINARY, NN_MULTICLASS };
 enum nn_loss { NN_MSE, NN_MAE, NN_HUBER, NN_CROSS_ENTROPY };
+/* What is predicted. A model has one head, or several that share a network: then each has a name,
+ * and the losses are added, each times its weight. */
+struct nn_head {
+    ty_str name; /* "": the only one */
+    enum nn_head_type type;
+    enum nn_loss loss;
+    float huber_delta, weight;
+    size_t label; /* a column */
+    size_t layer; /* whose output are its logits */
+    ty_str output;
+    const ty_str *classes; /* names; class_count of them, or NULL */
+    size_t class_count;    /* numbers of its logits: 1 for a regression, 1 for binary */
+    const float *class_weights;
+    size_t from; /* its first column of a row's logits */
+    ty_str metrics[NN_MAX_METRICS];
+    size_t metric_count;
+};
 enum nn_schedule { NN_CONSTANT, NN_EXPONENTIAL, NN_STEP, NN_COSINE };
 struct nn_optimizer {
     ty_str kind; /* of train/optimizers.def */
@@ -118,8 +136,6 @@ struct nn_training {
     bool keep_best;
     int64_t patience, plateau; /* epochs without a better val_loss; 0: off */
     float plateau_factor;
-    ty_str metrics[NN_MAX_METRICS];
-    size_t metric_count;
 };
 struct nn_parameter {
     ty_str name;
@@ -142,15 +158,9 @@ struct nn_model {
     size_t value_count;
     struct nn_layer layers[NN_MAX_LAYERS];
     size_t layer_count;
-    size_t logits; /* the layer whose output the head reads */
-    enum nn_head head;
-    enum nn_loss loss;
-    float huber_delta;
-    size_t label; /* a column */
-    ty_str output;
-    const ty_str *classes; /* names; class_count of them, or NULL */
-    size_t class_count;    /* 1 for a regression, 2 for binary */
-    const float *class_weights;
+    struct nn_head heads[NN_MAX_HEADS];
+    size_t head_count;
+    size_t logits_each;           /* of a row, the heads' side by side */
     size_t slots_float, slots_id; /* of a row */
     size_t *float_values;         /* slot -> value */
     size_t *id_values;
@@ -165,6 +175,8 @@ struct nn_setting {
 TY_NODISCARD ty_err nn_model_parse(struct ty_arena *a, const char *path, ty_str text,
                                    const struct nn_setting *settings, size_t setting_count,
                                    struct nn_model **ret_model);
+/* Is this column a label? */
+bool nn_is_label(const struct nn_model *m, size_t column);
 /* Layers, output widths and parameters as a table, as Keras's summary. */
 struct nn_net;
 void nn_model_print(const struct nn_net *n, struct ty_buf *b);
@@ -175,7 +187,7 @@ struct nn_rows {
     size_t count, floats_each, ids_each;
     float *floats; /* (count, floats_each) */
     int32_t *ids;  /* (count, ids_each) */
-    float *labels; /* (count); NULL: unknown */
+    float *labels; /* (count, heads); NULL: unknown */
 };
 enum { NN_BLOCK_ROWS = 1024 };
 struct nn_scratch; /* arrays for a block of rows, in an arena */
@@ -224,10 +236,13 @@ TY_NODISCARD ty_err nn_net_new(const struct nn_model *m, size_t batch, size_t sh
 void nn_net_free(struct nn_net *n);
 size_t nn_net_params(const struct nn_net *n, struct nn_param **ret_params);
 const struct nn_model *nn_net_model(const struct nn_net *n);
-/* Compute outputs: logits (count, class_count) and, if the rows have labels, losses (count), both
- * the net's own until the next call. */
-void nn_net_forward(struct nn_net *n, const struct nn_batch *b, const float **ret_logits,
-                    const float **ret_losses);
+/* The net's own until the next call. */
+struct nn_outputs {
+    const float *logits;      /* (count, logits_each) */
+    const float *losses;      /* (count): the heads' added up; NULL: no labels */
+    const float *head_losses; /* (count, heads), without the heads' weights */
+};
+struct nn_outputs nn_net_forward(struct nn_net *n, const struct nn_batch *b);
 /* Numbers below 1e-38 count as 0 on this thread from now on, as in TensorFlow: arithmetic with them
  * is a hundred times slower. The team's threads are set so by every call. */
 void nn_flush_denormals(void);

@@ -219,10 +219,12 @@ static void toy_init(struct toy *t, const char *text, int threads)
     t->rows = (struct nn_rows){ROWS, m->slots_float, m->slots_id, NULL, NULL, NULL};
     t->rows.floats = ty_new_array(&t->arena, float, ROWS * m->slots_float);
     t->rows.ids = ty_new_array(&t->arena, int32_t, ROWS * m->slots_id);
-    t->rows.labels = ty_new_array(&t->arena, float, ROWS);
+    t->rows.labels = ty_new_array(&t->arena, float, ROWS * m->head_count);
     tensor_uniform(1, 1, -1, 1, t->rows.floats, ROWS * m->slots_float);
     for (size_t i = 0; i < ROWS; i++) {
-        t->rows.labels[i] = m->head == NN_REGRESSION ? (float)i / 4 : (float)(i % 2);
+        for (size_t k = 0; k < m->head_count; k++)
+            t->rows.labels[i * m->head_count + k] =
+                m->heads[k].type == NN_REGRESSION ? (float)i / 4 : (float)(i % 2);
         for (size_t k = 0; k < m->slots_id; k++) /* repeated ids, and one that is none */
             t->rows.ids[i * m->slots_id + k] = (int32_t)((i * 7 + k) % 5) - (i == 3);
     }
@@ -237,10 +239,9 @@ static void toy_clear(struct toy *t)
 
 static double toy_loss(struct toy *t)
 {
-    const float *logits, *losses;
     struct nn_batch b = {.rows = &t->rows, .count = ROWS, .step = 5, .training = true};
     double sum = 0;
-    nn_net_forward(t->net, &b, &logits, &losses);
+    const float *losses = nn_net_forward(t->net, &b).losses;
     for (size_t i = 0; i < ROWS; i++)
         sum += (double)losses[i];
     return sum / ROWS;

@@ -90,8 +90,8 @@ static void values_write(struct writer *w, const struct train_checkpoints *c, st
     run_add(w, c);
     writer_add(w, "trainyard/state", DTYPE_DOUBLE, SHAPE(STATE_DOUBLES), state, sizeof state);
     for (size_t i = 0; i < m->count; i++)
-        writer_add(w, ty_format(&w->arena, "trainyard/metrics/%s", metric_name(&m->list[i])),
-                   DTYPE_DOUBLE, SHAPE(METRIC_DOUBLES), m->list[i].sums, sizeof m->list[i].sums);
+        writer_add(w, ty_format(&w->arena, "trainyard/metrics/%s", m->list[i].name), DTYPE_DOUBLE,
+                   SHAPE(METRIC_DOUBLES), m->list[i].sums, sizeof m->list[i].sums);
     for (size_t i = 0; i < count; i++) {
         const struct nn_param *p = &params[i];
         writer_add(w, p->name.ptr, DTYPE_FLOAT, p->shape, p->data, p->count * sizeof(float));
@@ -293,7 +293,7 @@ static ty_err all_read(struct opened *b, const struct train_checkpoints *c, stru
     if (err == TY_OK)
         err = values_read(b, "trainyard/state", DTYPE_DOUBLE, state, sizeof state);
     for (size_t i = 0; i < m->count && err == TY_OK; i++)
-        err = values_read(b, ty_format(&b->arena, "trainyard/metrics/%s", metric_name(&m->list[i])),
+        err = values_read(b, ty_format(&b->arena, "trainyard/metrics/%s", m->list[i].name),
                           DTYPE_DOUBLE, m->list[i].sums, sizeof m->list[i].sums);
     for (size_t i = 0; i < count && err == TY_OK; i++) {
         const struct nn_param *p = &params[i];

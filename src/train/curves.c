@@ -83,8 +83,8 @@ ty_err curves_epoch(struct curves *c, int64_t epoch, const struct metrics *train
         ty_buf_init(&b, EVENT_BYTES);
         for (size_t i = 0; i < both[k]->count; i++) {
             const struct metric *m = &both[k]->list[i];
-            char tag[80];
-            snprintf(tag, sizeof tag, "epoch_%s", metric_name(m));
+            char tag[METRIC_NAME_BYTES + 10];
+            snprintf(tag, sizeof tag, "epoch_%s", m->name);
             event_scalar(&b, seconds_now(), epoch, ty_str_of(tag), (float)metric_value(m));
         }
         err = append(c->fd[k], &b);

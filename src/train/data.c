@@ -102,7 +102,7 @@ static void piece_grow(struct piece *p, size_t more)
     p->cap = 2 * p->cap + more;
     p->floats = realloc(p->floats, (p->cap * m->slots_float + 1) * sizeof *p->floats);
     p->ids = realloc(p->ids, (p->cap * m->slots_id + 1) * sizeof *p->ids);
-    p->labels = realloc(p->labels, p->cap * sizeof *p->labels);
+    p->labels = realloc(p->labels, p->cap * m->head_count * sizeof *p->labels);
     ty_assert(p->floats && p->ids && p->labels);
 }
 
@@ -141,9 +141,9 @@ static ty_err block_take(struct piece *p, struct nn_scratch *s, struct csv_reade
     size_t done = 0, bad = 0;
     while (done < rows) {
         piece_grow(p, rows - done);
-        ty_err err =
-            nn_features_compute(m, s, rows - done, p->floats + p->count * m->slots_float,
-                                p->ids + p->count * m->slots_id, p->labels + p->count, &bad);
+        ty_err err = nn_features_compute(m, s, rows - done, p->floats + p->count * m->slots_float,
+                                         p->ids + p->count * m->slots_id,
+                                         p->labels + p->count * m->head_count, &bad);
         if (err == TY_OK) {
             p->count += rows - done;
             break;
@@ -270,7 +270,8 @@ static ty_err records_read(struct piece *p, ty_str text, struct ty_arena *a)
         piece_grow(p, 1);
         if (row == TY_OK)
             row = nn_features_compute(m, s, 1, p->floats + p->count * m->slots_float,
-                                      p->ids + p->count * m->slots_id, p->labels + p->count, &bad);
+                                      p->ids + p->count * m->slots_id,
+                                      p->labels + p->count * m->head_count, &bad);
         p->count += row == TY_OK;
         if (row != TY_OK && p->bad_rows++ == 0)
             snprintf(p->message, sizeof p->message, "%s: record %zu: %s", p->path, number,
@@ -423,7 +424,7 @@ static ty_err pieces_join(struct loader *l, struct train_data *d)
     *r = (struct nn_rows){.count = count, .floats_each = m->slots_float, .ids_each = m->slots_id};
     r->floats = malloc((count * m->slots_float + 1) * sizeof *r->floats);
     r->ids = malloc((count * m->slots_id + 1) * sizeof *r->ids);
-    r->labels = malloc((count + 1) * sizeof *r->labels);
+    r->labels = malloc((count * m->head_count + 1) * sizeof *r->labels);
     ty_assert(r->floats && r->ids && r->labels);
     for (size_t i = 0, at = 0; i < l->piece_count; i++) {
         const struct piece *p = &l->pieces[i];
@@ -432,7 +433,8 @@ static ty_err pieces_join(struct loader *l, struct train_data *d)
         memcpy(r->floats + at * m->slots_float, p->floats,
                p->count * m->slots_float * sizeof *r->floats);
         memcpy(r->ids + at * m->slots_id, p->ids, p->count * m->slots_id * sizeof *r->ids);
-        memcpy(r->labels + at, p->labels, p->count * sizeof *r->labels);
+        memcpy(r->labels + at * m->head_count, p->labels,
+               p->count * m->head_count * sizeof *r->labels);
         at += p->count;
     }
     return TY_OK;

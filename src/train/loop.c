@@ -20,6 +20,7 @@ struct run {
     struct train_optimizer *optimizer;
     struct train_order order;
     uint32_t *pick;
+    float *labels; /* of a batch */
     struct metrics metrics, valid_metrics;
     struct train_state state;
     struct train_checkpoints checkpoints;
@@ -113,8 +114,9 @@ static uint64_t run_id(const struct run *r, uint64_t seed)
 {
     const struct nn_model *m = r->model;
     uint64_t id = fingerprint_cat64(fingerprint64(m->text), seed);
-    id = fingerprint_cat64(id, fingerprint64((ty_str){(const char *)r->train.rows.labels,
-                                                      r->train.rows.count * sizeof(float)}));
+    id = fingerprint_cat64(
+        id, fingerprint64((ty_str){(const char *)r->train.rows.labels,
+                                   r->train.rows.count * m->head_count * sizeof(float)}));
     for (size_t i = 0; i < m->parameter_count; i++)
         id =
             fingerprint_cat64(id, fingerprint64((ty_str){(const char *)m->parameters[i].numbers,
@@ -175,9 +177,9 @@ static ty_err run_begin(struct run *r)
     uint64_t seed = (uint64_t)(o->seed >= 0 ? o->seed : t->seed);
     size_t batch = (size_t)t->batch_size;
     r->eval_rows = eval_rows_fit(r->model, batch);
-    err = metrics_init(&r->metrics, r->model);
+    err = metrics_init(&r->arena, &r->metrics, r->model);
     if (err == TY_OK)
-        err = metrics_init(&r->valid_metrics, r->model);
+        err = metrics_init(&r->arena, &r->valid_metrics, r->model);
     if (err == TY_OK)
         err = data_load(r);
     if (err == TY_OK)
@@ -202,6 +204,7 @@ static ty_err run_begin(struct run *r)
     }
     train_order_init(&r->order, r->train.rows.count, t->shuffle, seed);
     r->pick = ty_new_array(&r->arena, uint32_t, batch);
+    r->labels = ty_new_array(&r->arena, float, batch * r->model->head_count);
     r->state = (struct train_state){.best_loss = INFINITY, .rate_scale = 1};
     r->checkpoints.dir =
         o->output_dir ? ty_format(&r->arena, "%s/checkpoints", o->output_dir) : NULL;
@@ -216,9 +219,7 @@ static ty_err run_begin(struct run *r)
 static ty_err step_run(struct run *r)
 {
     const struct nn_model *m = r->model;
-    size_t batch = (size_t)m->training.batch_size;
-    const float *logits, *losses;
-    float labels[64], *all = labels;
+    size_t batch = (size_t)m->training.batch_size, heads = m->head_count;
     train_order_take(&r->order, (uint64_t)r->state.step * batch, batch, r->pick);
     struct nn_batch b = {.rows = &r->train.rows,
                          .pick = r->pick,
@@ -226,22 +227,17 @@ static ty_err step_run(struct run *r)
                          .step = (uint64_t)r->state.step,
                          .training = true};
     train_optimizer_ready(r->optimizer, &b);
-    nn_net_forward(r->net, &b, &logits, &losses);
+    struct nn_outputs out = nn_net_forward(r->net, &b);
     nn_net_backward(r->net);
     train_optimizer_step(r->optimizer, (float)r->state.rate_scale);
     r->state.step++;
-    if (batch > TY_COUNT(labels)) {
-        all = malloc(batch * sizeof *all);
-        ty_assert(all);
-    }
     float sum = 0;
     for (size_t i = 0; i < batch; i++) {
-        all[i] = r->train.rows.labels[r->pick[i]];
-        sum += losses[i];
+        for (size_t k = 0; k < heads; k++)
+            r->labels[i * heads + k] = r->train.rows.labels[r->pick[i] * heads + k];
+        sum += out.losses[i];
     }
-    metrics_add(&r->metrics, m, logits, losses, all, batch);
-    if (all != labels)
-        free(all);
+    metrics_add(&r->metrics, m, &out, 0, r->labels, batch);
     if (isfinite(sum))
         return TY_OK;
     return ty_fail(TY_INVALID_ARGUMENT,
@@ -254,17 +250,16 @@ static ty_err step_run(struct run *r)
 static void evaluate(struct run *r)
 {
     const struct nn_rows *rows = &r->valid.rows;
-    size_t batch = (size_t)r->model->training.batch_size, k = r->model->class_count;
-    const float *logits, *losses;
+    size_t batch = (size_t)r->model->training.batch_size, heads = r->model->head_count;
     train_optimizer_settle(r->optimizer);
     metrics_reset(&r->valid_metrics);
     for (size_t at = 0; at < rows->count; at += r->eval_rows) {
         size_t n = rows->count - at < r->eval_rows ? rows->count - at : r->eval_rows;
         struct nn_batch b = {.rows = rows, .first = at, .count = n};
-        nn_net_forward(r->net, &b, &logits, &losses);
+        struct nn_outputs out = nn_net_forward(r->net, &b);
         for (size_t i = 0; i < n; i += batch)
-            metrics_add(&r->valid_metrics, r->model, logits + i * k, losses + i,
-                        rows->labels + at + i, n - i < batch ? n - i : batch);
+            metrics_add(&r->valid_metrics, r->model, &out, i, rows->labels + (at + i) * heads,
+                        n - i < batch ? n - i : batch);
     }
 }
 

@@ -51,7 +51,7 @@ void report_step(struct report *r, int64_t epoch, int64_t step, const struct met
     printf("\r%" PRId64 "/%" PRId64 " [%s] %.0f examples/s, %.0f s left", step, r->steps_per_epoch,
            bar, rate, (double)left * seconds / (double)step);
     for (size_t i = 0; i < m->count; i++)
-        printf(" - %s: %.4f", metric_name(&m->list[i]), metric_value(&m->list[i]));
+        printf(" - %s: %.4f", m->list[i].name, metric_value(&m->list[i]));
     printf("\033[K");
     fflush(stdout);
 }
@@ -61,9 +61,9 @@ static void value_print(const char *prefix, const struct metric *m)
 {
     double value = metric_value(m);
     if (fabs(value) > 1e-3)
-        printf(" - %s%s: %.4f", prefix, metric_name(m), value);
+        printf(" - %s%s: %.4f", prefix, m->name, value);
     else
-        printf(" - %s%s: %.4e", prefix, metric_name(m), value);
+        printf(" - %s%s: %.4e", prefix, m->name, value);
 }
 
 static void history_add(struct report *r, const char *name, double value)
@@ -88,9 +88,9 @@ void report_epoch_end(struct report *r, int64_t steps, const struct metrics *tra
 {
     double seconds = (double)(ty_boot_ns() - r->epoch_began_ns) / 1e9;
     for (size_t i = 0; i < train->count; i++)
-        history_add(r, metric_name(&train->list[i]), metric_value(&train->list[i]));
+        history_add(r, train->list[i].name, metric_value(&train->list[i]));
     for (size_t i = 0; valid && i < valid->count; i++)
-        history_add(r, metric_name(&valid->list[i]), metric_value(&valid->list[i]));
+        history_add(r, valid->list[i].name, metric_value(&valid->list[i]));
     r->rows++;
     if (r->quiet)
         return;

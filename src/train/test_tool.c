@@ -116,7 +116,6 @@ static void weights_read(const struct tool *t, const char *prefix)
 int main(int argc, char **argv)
 {
     struct tool t = {0};
-    const float *logits, *losses;
     if (argc < 7)
         return 2;
     tool_init(&t, argc, argv);
@@ -129,8 +128,7 @@ int main(int argc, char **argv)
             weights_read(&t, ty_format(&arena, "%s-%" PRId64, argv[5], i));
         if (free_run)
             train_optimizer_ready(o, &b);
-        nn_net_forward(t.net, &b, &logits, &losses);
-        printf("%.9g\n", loss_of(&t, losses));
+        printf("%.9g\n", loss_of(&t, nn_net_forward(t.net, &b).losses));
         nn_net_backward(t.net);
         if (free_run)
             train_optimizer_step(o, 1);

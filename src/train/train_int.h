@@ -66,22 +66,25 @@ void train_optimizer_restored(struct train_optimizer *o, int64_t steps);
 /* ---- metric.c ---- */
 
 enum { METRIC_THRESHOLDS = 200, METRIC_DOUBLES = 2 * METRIC_THRESHOLDS + 4 };
+enum { METRIC_NAME_BYTES = 240, METRICS_MOST = 1 + NN_MAX_HEADS * (NN_MAX_METRICS + 1) };
 /* Sums of one metric over batches. */
 struct metric {
     const struct metric_kind *kind;
+    size_t head;                  /* SIZE_MAX: of all heads together */
+    char name[METRIC_NAME_BYTES]; /* of several heads: fare_mse */
     double sums[METRIC_DOUBLES];
 };
 struct metrics {
-    struct metric list[NN_MAX_METRICS + 1]; /* the first is the loss */
+    struct metric *list; /* the first is the loss */
     size_t count;
 };
-TY_NODISCARD ty_err metrics_init(struct metrics *m, const struct nn_model *model);
+TY_NODISCARD ty_err metrics_init(struct ty_arena *a, struct metrics *m,
+                                 const struct nn_model *model);
 void metrics_reset(struct metrics *m);
-/* One batch: logits (count, classes), losses and labels (count). */
-void metrics_add(struct metrics *m, const struct nn_model *model, const float *logits,
-                 const float *losses, const float *labels, size_t count);
+/* A batch: rows [first, first + count) of what the net gave. labels (count, heads) begin at it. */
+void metrics_add(struct metrics *m, const struct nn_model *model, const struct nn_outputs *out,
+                 size_t first, const float *labels, size_t count);
 double metric_value(const struct metric *m);
-const char *metric_name(const struct metric *m);
 
 /* ---- checkpoint.c ---- */
 
@@ -117,7 +120,7 @@ struct report {
     int64_t epoch_began_ns, shown_ns;
     struct ty_buf history; /* doubles: columns values for each epoch */
     size_t columns, rows;
-    const char *names[2 * NN_MAX_METRICS + 2];
+    const char *names[2 * METRICS_MOST];
 };
 void report_init(struct report *r, bool quiet, int64_t epochs, int64_t steps_per_epoch,
                  size_t batch_size);

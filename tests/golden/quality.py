@@ -1,0 +1,84 @@
+"""quality.py MODEL: train MODEL 20 times with TensorFlow on the real data, as its reference trainer does; in the TensorFlow venv.
+
+Leaves what each metric of the last evaluation was, run by run, in quality.json beside this file; tests/clients/test_quality.py
+trains ours with the same flags (SETTINGS) and looks whether it ends within that range. Numbers only: no data goes into the file.
+
+usage: build/venv-tf/bin/python tests/golden/quality.py taxifare|chicago_taxi|flowers [DATA]"""
+import json
+import os
+import pathlib
+import sys
+import tempfile
+
+os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="")
+HERE = pathlib.Path(__file__).resolve().parent
+TOP = HERE.parent.parent
+RUNS = 20
+TAXIFARE = {"batch_size": 32, "num_examples_to_train_on": 32_000, "num_evals": 5, "nbuckets": 10, "lr": 0.001, "nnsize": "32 8"}
+CHICAGO = {"batch_size": 128, "learning_rate": 0.001, "hidden_units": "128,0,0", "layer_sizes_scale_factor": 0.5, "num_layers": 3,
+           "train_size": 4552, "num_epochs": 60}
+SETTINGS = {"taxifare": TAXIFARE, "chicago_taxi": CHICAGO}
+FILES = {"taxifare": ("taxifare/limjy03-taxi-train.csv", "taxifare/limjy03-taxi-valid.csv"),
+         "chicago_taxi": ("chicago_taxi/derived_taxi_trips_train.csv", "chicago_taxi/derived_taxi_trips_eval.csv")}
+
+
+def taxifare(tf, seed, train, valid):
+    sys.path.insert(0, str(TOP / "examples" / "taxifare-tf"))
+    from trainer import model as trainer
+    tf.keras.utils.set_random_seed(seed)
+    s = TAXIFARE
+    model = trainer.build_model(s["nbuckets"], [int(n) for n in s["nnsize"].split()], s["lr"])
+    steps = s["num_examples_to_train_on"] // (s["batch_size"] * s["num_evals"])
+    history = model.fit(trainer.load_dataset(train, s["batch_size"], repeat=True), epochs=s["num_evals"], steps_per_epoch=steps, verbose=0,
+                        validation_data=trainer.load_dataset(valid, s["batch_size"], repeat=False)).history
+    return {"loss": history["loss"][-1], "val_loss": history["val_loss"][-1], "val_rmse": history["val_rmse"][-1]}
+
+
+def chicago_taxi(tf, seed, train, valid):
+    """The Estimator itself, with the reference's columns, optimizers and input."""
+    fc, s = tf.feature_column, CHICAGO
+    names = pathlib.Path(train).read_text().split("\n", 1)[0].split(",")
+    kinds = {"tip": 0, "trip_miles": 0.0, "trip_seconds": 0, "fare": 0, "payment_type": "", "company": ""}
+
+    def files(path, training):
+        return tf.data.experimental.make_csv_dataset(
+            path, s["batch_size"], names, list(kinds.values()), "tip", select_columns=list(kinds), shuffle=training, sloppy=training,
+            shuffle_buffer_size=2 * s["batch_size"] + 1, num_epochs=None if training else 1)
+    miles, seconds = fc.numeric_column("trip_miles"), fc.numeric_column("trip_seconds")
+    payment = fc.categorical_column_with_vocabulary_list(
+        "payment_type", ["Cash", "Credit Card", "Pcard", "Unknown", "No Charge", "Prcard", "Dispute", "Mobile"])
+    company = fc.categorical_column_with_hash_bucket("company", 100)
+    wide = [fc.bucketized_column(miles, list(range(5, 55, 5))), fc.bucketized_column(seconds, [900, 1800, 2700, 3600]),
+            fc.crossed_column(["miles_int", "trip_seconds"], 10_000)]
+    deep = [fc.embedding_column(company, 10), fc.embedding_column(payment, 3), fc.numeric_column("fare"), miles, seconds]
+
+    def whole(x, y):  # TensorFlow 2.15 refuses to cross a float column, which it once cut to a whole number
+        return {**x, "miles_int": tf.cast(x["trip_miles"], tf.int64)}, y
+    steps = s["train_size"] * s["num_epochs"] // s["batch_size"]
+    with tempfile.TemporaryDirectory() as folder:
+        model = tf.estimator.DNNLinearCombinedClassifier(
+            folder, wide, tf.keras.optimizers.legacy.Ftrl(s["learning_rate"]), deep,
+            tf.keras.optimizers.legacy.Adam(s["learning_rate"], epsilon=1e-8), [128, 64, 32], batch_norm=True,
+            config=tf.estimator.RunConfig(tf_random_seed=seed, save_checkpoints_secs=1e9))
+        model.train(lambda: files(train, True).map(whole), steps=steps)
+        result = model.evaluate(lambda: files(valid, False).map(whole))
+    return {"val_loss": result["average_loss"], **{f"val_{n}": result[n] for n in ("accuracy", "auc", "auc_precision_recall")}}
+
+
+def main(name, data=str(TOP.parent / "shared" / "data")):
+    import tensorflow as tf
+    tf.get_logger().setLevel("ERROR")
+    runs = []
+    for seed in range(1, RUNS + 1):
+        runs.append({k: round(float(v), 6) for k, v in globals()[name](tf, seed, *(f"{data}/{f}" for f in FILES[name])).items()})
+        print(seed, runs[-1], flush=True)
+        tf.keras.backend.clear_session()
+    path = HERE / "quality.json"
+    results = json.loads(path.read_text()) if path.exists() else {}
+    results[name] = {metric: sorted(run[metric] for run in runs) for metric in runs[0]}
+    rows = [f' "{n}": {{\n' + ",\n".join(f'  "{k}": {json.dumps(v)}' for k, v in results[n].items()) + "}" for n in sorted(results)]
+    path.write_text("{\n" + ",\n".join(rows) + "\n}\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
