@@ -22,10 +22,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     ty_str text = {(const char *)data, size};
     json_t *value = NULL;
+    struct ty_buf warnings;
     if (wire_yaml_parse(text, &value) == TY_OK) {
         check_reads_back(value);
         json_decref(value);
     }
+    value = NULL;
+    ty_buf_init(&warnings, 1 << 16);
+    if (wire_yaml11_parse(text, &warnings, &value) == TY_OK) {
+        check_reads_back(value);
+        json_decref(value);
+    }
+    ty_buf_clear(&warnings);
     value = NULL;
     if (wire_json_parse(text, &value) == TY_OK) {
         check_reads_back(value);

@@ -3,10 +3,12 @@
  * The only file that may include everything and the only one that exits. */
 #include "base/base.h"
 #include "cli/cli.h"
+#include "container/container.h"
 #include "exec/exec.h"
 #include "python/python.h"
 #include "server/server.h"
 #include "train/train.h"
+#include "wire/wire.h"
 
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
@@ -71,22 +73,26 @@ static int command_launch(int argc, char **argv)
     return EXIT_USAGE;
 }
 
-/* "file:///x" and "/x" as a path; anything else as it is: opening it says what is wrong. */
-static const char *package_path(struct ty_arena *a, const char *uri)
+/* "file:///x", "/x" and "gs://bucket/x" as a path; anything else as it is: opening it says what is
+ * wrong. */
+static const char *package_path(struct ty_arena *a, const char *data_dir, const char *uri)
 {
     const char *path = python_package_path(a, ty_str_of(uri));
+    if (!path)
+        path = wire_gs_path(a, data_dir, ty_str_of(uri));
     return path ? path : uri;
 }
 
-/* A conductor runs this before the replicas of a job with Python packages: each --pool begins
- * another one, what follows belongs to it. */
+/* A conductor runs this before the replicas of a job with Python packages or containers: each
+ * --pool or --container begins another one, what follows belongs to it. */
 static int command_prepare(int argc, char **argv)
 {
     struct ty_arena a = {0};
     struct python_setup setup = {.data_dir = "", .python = "python3", .wheel_folder = ""};
     struct python_pool *pools = ty_new_array(&a, struct python_pool, (size_t)argc + 1), *p = pools;
-    const char *into = "", *value;
-    size_t count = 0;
+    struct container_wanted *wanted = ty_new_array(&a, struct container_wanted, (size_t)argc + 1);
+    const char *into = "", *engine = "auto", *value;
+    size_t count = 0, containers = 0;
     for (int i = 0; i < argc; i++) {
         if ((value = option_value(argc, argv, &i, "--data")))
             setup.data_dir = value;
@@ -106,18 +112,33 @@ static int command_prepare(int argc, char **argv)
             p->image = value;
         else if ((value = option_value(argc, argv, &i, "--module")))
             p->module = value;
+        else if ((value = option_value(argc, argv, &i, "--python-path")))
+            p->python_path = value;
         else if ((value = option_value(argc, argv, &i, "--package")) && count)
-            p->packages[p->package_count++] = package_path(&a, value);
+            p->packages[p->package_count++] = package_path(&a, setup.data_dir, value);
+        else if ((value = option_value(argc, argv, &i, "--engine")))
+            engine = value;
+        else if ((value = option_value(argc, argv, &i, "--container")))
+            wanted[containers++].pool = value[0] - '0';
+        else if ((value = option_value(argc, argv, &i, "--asked")) && containers)
+            wanted[containers - 1].asked = value;
+        else if ((value = option_value(argc, argv, &i, "--used")) && containers)
+            wanted[containers - 1].used = value;
         else
             return EXIT_USAGE;
     }
     ty_seam_role("prepare");
+    int failure_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3); /* why it failed is an ERROR */
     dup2(STDOUT_FILENO, STDERR_FILENO); /* one stream: pip's words stay in order */
     unsetenv("PYTHONPATH");             /* what points clients here is for the replicas */
-    ty_err err = python_prepare(&setup, into, pools, count);
-    if (err != TY_OK)
-        printf("%s\n", ty_err_message());
+    ty_err err = TY_OK;
+    if (containers)
+        err = container_prepare(engine, setup.data_dir, into, wanted, containers);
+    if (err == TY_OK && count)
+        err = python_prepare(&setup, into, pools, count);
     fflush(stdout);
+    if (err != TY_OK)
+        dprintf(failure_fd >= 0 ? failure_fd : STDOUT_FILENO, "%s\n", ty_err_message());
     ty_arena_clear(&a);
     return err == TY_OK ? 0 : EXIT_FAILED;
 }

@@ -1,5 +1,7 @@
 """conftest.py -- options and fixtures of all Python tests: a fresh server, the seed, the long counts."""
 import random
+import shutil
+import subprocess
 import sys
 import pathlib
 
@@ -7,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
-from yard import BINARY, Yard  # noqa: E402
+from yard import BINARY, TOP, Yard  # noqa: E402
 
 
 def pytest_addoption(parser):
@@ -47,3 +49,19 @@ def shared_yard(tmp_path_factory):
     """A fresh server, for all tests of a file."""
     with Yard(tmp_path_factory.mktemp("yard")) as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def wheels(tmp_path_factory):
+    """A folder with the wheel of setuptools: all that a runtime needs to build packages."""
+    kept = TOP / "build" / "wheels-test"
+    if not list(kept.glob("setuptools-*.whl")):
+        kept.mkdir(parents=True, exist_ok=True)
+        got = subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", kept, "setuptools>=70.1,<82"],
+                             capture_output=True, text=True, timeout=300)
+        if got.returncode != 0:
+            pytest.skip(f"setuptools cannot be fetched: {got.stderr.strip()[-200:]}")
+    folder = tmp_path_factory.mktemp("wheels")
+    for file in kept.glob("setuptools-*.whl"):
+        shutil.copy(file, folder)
+    return folder

@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 
+#include "preload_so.h"
 #include "sitecustomize_py.h"
 
 static char token[65];
@@ -59,8 +60,8 @@ ty_err auth_client_shims(const char *data_dir)
 static ty_err client_write(struct ty_arena *a, const char *client, const char *url,
                            const char *project, const char *region)
 {
-    static const char *const folders[] = {"", "/bin", "/python", "/gcloud",
-                                          "/gcloud/configurations"};
+    static const char *const folders[] = {"",        "/bin",    "/lib",
+                                          "/python", "/gcloud", "/gcloud/configurations"};
     for (size_t i = 0; i < TY_COUNT(folders); i++) {
         ty_err err = ty_mkdirs(ty_format(a, "%s%s", client, folders[i]), 0700);
         if (err != TY_OK)
@@ -78,6 +79,11 @@ static ty_err client_write(struct ty_arena *a, const char *client, const char *u
         err = ty_file_replace(
             AT_FDCWD, ty_format(a, "%s/python/sitecustomize.py", client),
             (ty_str){(const char *)auth_sitecustomize, sizeof(auth_sitecustomize)}, 0600);
+    if (err == TY_OK)
+        err = ty_file_replace(AT_FDCWD, ty_format(a, "%s/" AUTH_PRELOAD, client),
+                              (ty_str){(const char *)auth_preload, sizeof(auth_preload)}, 0700);
+    if (err == TY_OK)
+        err = auth_bundle_write(a, client);
     if (err == TY_OK)
         err = link_program(a, ty_format(a, "%s/bin", client), "trainyard");
     return err;

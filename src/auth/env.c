@@ -36,7 +36,6 @@ static bool cloudsdk_is_harmless(ty_str name)
         "CLOUDSDK_ENCODING",
         "CLOUDSDK_CORE_DISABLE_PROMPTS",
         "CLOUDSDK_CORE_VERBOSITY",
-        "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE",
         "CLOUDSDK_CORE_LOG_HTTP",
         "CLOUDSDK_CORE_DISABLE_COLOR",
         "CLOUDSDK_CORE_SHOW_STRUCTURED_LOGS",
@@ -110,6 +109,8 @@ struct auth_var *auth_client_env(struct ty_arena *a, const char *data_dir, const
     vars_add(&v, "GOOGLE_APPLICATION_CREDENTIALS", ty_format(a, "%s/client/key.json", data_dir));
     vars_add(&v, "GOOGLE_CLOUD_UNIVERSE_DOMAIN", AUTH_UNIVERSE);
     vars_add(&v, "BOTO_CONFIG", ty_format(a, "%s/client/boto", data_dir));
+    /* gcloud hands it to gsutil, over what boto says. */
+    vars_add(&v, "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE", ty_format(a, "%s/tls/cert.pem", data_dir));
     vars_add(&v, "PYTHONPATH", python);
     vars_add(&v, "STORAGE_EMULATOR_HOST", url);
     vars_add(&v, "CLOUD_STORAGE_EMULATOR_ENDPOINT", url);   /* Google's C++ client */
@@ -123,6 +124,49 @@ struct auth_var *auth_client_env(struct ty_arena *a, const char *data_dir, const
         vars_add(&v, unset[i], NULL);
     unset_cloudsdk(&v);
     except_from_proxy(&v);
+    *ret_count = v.count;
+    return v.items;
+}
+
+/* TensorFlow asks a proxy for Google's hosts, too, unless they are excepted. */
+static void except_storage_from_proxy(struct vars *v)
+{
+    static const char *const proxies[] = {"https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"};
+    static const char hosts[] = "storage.googleapis.com,www.googleapis.com,oauth2.googleapis.com";
+    bool proxied = false;
+    for (size_t i = 0; i < TY_COUNT(proxies); i++)
+        proxied |= getenv(proxies[i]) != NULL;
+    if (!proxied)
+        return;
+    const char *names[] = {"no_proxy", "NO_PROXY"};
+    for (size_t i = 0; i < TY_COUNT(names); i++) {
+        vars_add(v, names[i], getenv(names[i])); /* unless it is there already */
+        for (size_t n = 0; n < v->count; n++)
+            if (strcmp(v->items[n].name, names[i]) == 0) {
+                const char *before = v->items[n].value ? v->items[n].value : "";
+                v->items[n].value =
+                    ty_format(v->arena, "%s%s%s", before, before[0] ? "," : "", hosts);
+            }
+    }
+}
+
+struct auth_var *auth_job_env(struct ty_arena *a, const char *data_dir, const char *url,
+                              size_t *ret_count)
+{
+    struct vars v = {.arena = a};
+    v.items = auth_client_env(a, data_dir, url, NULL, &v.count);
+    size_t kept = 0;
+    for (size_t i = 0; i < v.count; i++)
+        if (v.items[i].value != NULL)
+            v.items[kept++] = v.items[i];
+    v.count = kept;
+    const char *bundle = ty_format(a, "%s/client/bundle.pem", data_dir);
+    const char *library = ty_format(a, "%s/client/" AUTH_PRELOAD, data_dir);
+    if (access(bundle, R_OK) == 0 && strpbrk(library, " :") == NULL) {
+        vars_add(&v, "CURL_CA_BUNDLE", bundle);
+        vars_add(&v, "LD_PRELOAD", library);
+        except_storage_from_proxy(&v);
+    }
     *ret_count = v.count;
     return v.items;
 }

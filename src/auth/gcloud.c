@@ -9,25 +9,21 @@
  *                              cannot be looked up, instead of NAME.googleapis.com
  *   core/account               needed for nothing but `config get account`, which scripts call
  *   auth/token_host, auth_host where `gcloud auth ...` would go to sign in
- * gsutil cannot speak plain HTTP itself: use_gcloud_storage makes it run gcloud storage, and the
- * gs_host line makes its own code refuse ("gs_json_host is not configured") where it would not. */
+ * gsutil's JSON API insists on TLS: boto names our port, which speaks both, and our certificate
+ * (certificate.c). The gs_host line keeps its other API from Google. */
 #include "auth/auth_int.h"
 
 #include <dirent.h>
 
-struct property {
-    ty_str section, key, value;
-    struct property *next;
-};
 /* Properties in the order of the file. */
 struct properties {
     struct ty_arena *arena;
-    struct property *first;
+    struct auth_property *first;
 };
 
-static struct property *property_find(const struct properties *p, ty_str section, ty_str key)
+static struct auth_property *property_find(const struct properties *p, ty_str section, ty_str key)
 {
-    for (struct property *i = p->first; i != NULL; i = i->next)
+    for (struct auth_property *i = p->first; i != NULL; i = i->next)
         if (ty_str_eq(i->section, section) && ty_str_eq(i->key, key))
             return i;
     return NULL;
@@ -35,13 +31,13 @@ static struct property *property_find(const struct properties *p, ty_str section
 
 static void property_set(struct properties *p, ty_str section, ty_str key, ty_str value)
 {
-    struct property *i = property_find(p, section, key);
+    struct auth_property *i = property_find(p, section, key);
     if (i == NULL) {
-        struct property **end = &p->first;
+        struct auth_property **end = &p->first;
         while (*end != NULL)
             end = &(*end)->next;
-        i = *end = ty_new(p->arena, struct property);
-        *i = (struct property){.section = section, .key = key};
+        i = *end = ty_new(p->arena, struct auth_property);
+        *i = (struct auth_property){.section = section, .key = key};
     }
     i->value = value;
 }
@@ -74,9 +70,9 @@ static void properties_parse(struct properties *p, ty_str text)
     }
 }
 
-static bool section_is_first(const struct properties *p, const struct property *of)
+static bool section_is_first(const struct properties *p, const struct auth_property *of)
 {
-    for (const struct property *i = p->first; i != of; i = i->next)
+    for (const struct auth_property *i = p->first; i != of; i = i->next)
         if (ty_str_eq(i->section, of->section))
             return false;
     return true;
@@ -84,11 +80,11 @@ static bool section_is_first(const struct properties *p, const struct property *
 
 static void properties_print(const struct properties *p, struct ty_buf *b)
 {
-    for (const struct property *s = p->first; s != NULL; s = s->next) {
+    for (const struct auth_property *s = p->first; s != NULL; s = s->next) {
         if (!section_is_first(p, s))
             continue;
         ty_buf_addf(b, "[" TY_STR_FMT "]\n", TY_STR_ARG(s->section));
-        for (const struct property *i = s; i != NULL; i = i->next)
+        for (const struct auth_property *i = s; i != NULL; i = i->next)
             if (ty_str_eq(i->section, s->section))
                 ty_buf_addf(b, TY_STR_FMT " = " TY_STR_FMT "\n", TY_STR_ARG(i->key),
                             TY_STR_ARG(i->value));
@@ -161,6 +157,13 @@ static ty_err configuration_write(struct ty_arena *a, const char *path, const ch
     return properties_write(&p, path);
 }
 
+/* gcloud's own rule, a-z, 0-9 and "-", as far as it matters here: what ty_file_replace leaves when
+ * it is cut short ("config_default.0123.tmp") is none, or each start would add to its name. */
+static bool is_configuration(const char *name)
+{
+    return ty_str_starts(ty_str_of(name), TY_STR("config_")) && strchr(name, '.') == NULL;
+}
+
 /* The user's other configurations too: `gcloud config configurations activate` must not lead away.
  */
 static ty_err configurations_write(struct ty_arena *a, const char *client, const char *url,
@@ -173,8 +176,7 @@ static ty_err configurations_write(struct ty_arena *a, const char *client, const
     if (err == TY_OK && dir == NULL)
         return ty_fail_errno(errno, "cannot list '%s'", folder);
     for (struct dirent *e; err == TY_OK && (e = readdir(dir)) != NULL;)
-        if (ty_str_starts(ty_str_of(e->d_name), TY_STR("config_")) &&
-            strcmp(e->d_name, "config_default") != 0)
+        if (is_configuration(e->d_name) && strcmp(e->d_name, "config_default") != 0)
             err = configuration_write(a, ty_format(a, "%s/%s", folder, e->d_name), client, url,
                                       project, region);
     if (dir != NULL)
@@ -194,14 +196,18 @@ static ty_err boto_write(struct ty_arena *a, const char *client, const char *url
     if (colon == 0)
         return ty_fail(TY_INTERNAL, "url '%s' has no port", url);
     name = (ty_str){host.ptr, colon - 1};
-    const char *text = ty_format(a,
-                                 "[Credentials]\ngs_host = " TY_STR_FMT "\ngs_port = " TY_STR_FMT
-                                 "\n\n[Boto]\nis_secure = False\n\n"
-                                 "[GSUtil]\nuse_gcloud_storage = True\n"
-                                 "software_update_check_period = 0\n\n"
-                                 "[OAuth2]\nprovider_token_uri = %s/token\n"
-                                 "provider_authorization_uri = %s/auth\n",
-                                 TY_STR_ARG(name), TY_STR_ARG(ty_str_drop(host, colon)), url, url);
+    ty_str port = ty_str_drop(host, colon);
+    const char *text = ty_format(
+        a,
+        "[Credentials]\ngs_host = " TY_STR_FMT "\ngs_port = " TY_STR_FMT
+        "\ngs_json_host = " TY_STR_FMT "\ngs_json_port = " TY_STR_FMT
+        "\n\n[Boto]\nis_secure = True\nhttps_validate_certificates = True\n"
+        "ca_certificates_file = %s/../tls/cert.pem\n\n"
+        "[GSUtil]\nprefer_api = json\nuse_gcloud_storage = False\n"
+        "software_update_check_period = 0\n\n"
+        "[OAuth2]\nprovider_token_uri = %s/token\n"
+        "provider_authorization_uri = %s/auth\n",
+        TY_STR_ARG(name), TY_STR_ARG(port), TY_STR_ARG(name), TY_STR_ARG(port), client, url, url);
     return ty_file_replace(AT_FDCWD, ty_format(a, "%s/boto", client), ty_str_of(text), 0600);
 }
 
@@ -217,15 +223,27 @@ ty_err auth_gcloud_write(struct ty_arena *a, const char *client_dir, const char 
     return err;
 }
 
-/* The file of the active configuration. */
-static const char *active_path(struct ty_arena *a, const char *gcloud_dir)
+static const char *path_of(struct ty_arena *a, const char *gcloud_dir, ty_str name)
 {
-    ty_str active = TY_STR("default"), text;
+    return ty_format(a, "%s/configurations/config_" TY_STR_FMT, gcloud_dir, TY_STR_ARG(name));
+}
+
+ty_str auth_gcloud_active(struct ty_arena *a, const char *gcloud_dir)
+{
+    ty_str named = ty_str_of(getenv("CLOUDSDK_ACTIVE_CONFIG_NAME")), text;
+    if (named.len > 0)
+        return named;
     if (ty_file_read(AT_FDCWD, ty_format(a, "%s/active_config", gcloud_dir), 4096, a, &text) ==
             TY_OK &&
         ty_str_trim(text).len > 0)
-        active = ty_str_trim(text);
-    return ty_format(a, "%s/configurations/config_" TY_STR_FMT, gcloud_dir, TY_STR_ARG(active));
+        return ty_str_trim(text);
+    return TY_STR("default");
+}
+
+/* The file of the active configuration. */
+static const char *active_path(struct ty_arena *a, const char *gcloud_dir)
+{
+    return path_of(a, gcloud_dir, auth_gcloud_active(a, gcloud_dir));
 }
 
 ty_str auth_gcloud_property(struct ty_arena *a, const char *gcloud_dir, const char *section,
@@ -236,13 +254,13 @@ ty_str auth_gcloud_property(struct ty_arena *a, const char *gcloud_dir, const ch
         return (ty_str){"", 0};
     struct properties p = {.arena = a};
     properties_parse(&p, text);
-    struct property *found = property_find(&p, ty_str_of(section), ty_str_of(key));
+    struct auth_property *found = property_find(&p, ty_str_of(section), ty_str_of(key));
     return found != NULL ? found->value : (ty_str){"", 0};
 }
 
 static void property_remove(struct properties *p, ty_str section, ty_str key)
 {
-    struct property *found = property_find(p, section, key), **at = &p->first;
+    struct auth_property *found = property_find(p, section, key), **at = &p->first;
     while (found != NULL && *at != found)
         at = &(*at)->next;
     if (found != NULL)
@@ -268,4 +286,82 @@ ty_err auth_gcloud_property_set(struct ty_arena *a, const char *gcloud_dir, cons
     else
         property_remove(&p, ty_str_of(section), ty_str_of(key));
     return properties_write(&p, path);
+}
+
+/* ---- named configurations ---- */
+
+static int name_compare(const void *a, const void *b)
+{
+    return ty_str_cmp(*(const ty_str *)a, *(const ty_str *)b);
+}
+
+ty_err auth_gcloud_configurations(struct ty_arena *a, const char *gcloud_dir, ty_str **ret_names,
+                                  size_t *ret_count)
+{
+    enum { MAX_NAMES = 1000 };
+    const char *folder = ty_format(a, "%s/configurations", gcloud_dir);
+    ty_str *names = ty_new_array(a, ty_str, MAX_NAMES), start = TY_STR("config_");
+    size_t count = 0;
+    DIR *dir = opendir(folder);
+    if (dir == NULL && errno != ENOENT)
+        return ty_fail_errno(errno, "cannot list '%s'", folder);
+    for (struct dirent *e; dir != NULL && count < MAX_NAMES && (e = readdir(dir)) != NULL;)
+        if (ty_str_starts(ty_str_of(e->d_name), start))
+            names[count++] = ty_str_dup(a, ty_str_drop(ty_str_of(e->d_name), start.len));
+    if (dir != NULL)
+        closedir(dir);
+    qsort(names, count, sizeof(*names), name_compare);
+    *ret_names = names;
+    *ret_count = count;
+    return TY_OK;
+}
+
+ty_err auth_gcloud_properties(struct ty_arena *a, const char *gcloud_dir, ty_str name,
+                              struct auth_property **ret_first)
+{
+    struct properties p = {.arena = a};
+    ty_str text;
+    ty_err err = ty_file_read(AT_FDCWD, path_of(a, gcloud_dir, name), AUTH_FILE_LIMIT, a, &text);
+    if (err != TY_OK)
+        return err;
+    properties_parse(&p, text);
+    *ret_first = p.first;
+    return TY_OK;
+}
+
+ty_err auth_gcloud_create(struct ty_arena *a, const char *gcloud_dir, ty_str name)
+{
+    static const char *const own[][2] = {
+        {"core", "project"}, {"ai", "region"}, {"compute", "region"}};
+    struct properties p = {.arena = a};
+    const char *path = path_of(a, gcloud_dir, name);
+    if (access(path, F_OK) == 0)
+        return ty_fail(TY_ALREADY_EXISTS, "there is a configuration '" TY_STR_FMT "' already",
+                       TY_STR_ARG(name));
+    ty_err err = auth_gcloud_properties(a, gcloud_dir, TY_STR("default"), &p.first);
+    if (err == TY_NOT_FOUND)
+        return ty_fail(
+            TY_FAILED_PRECONDITION,
+            "there is no configuration 'default' in '%s' to start from; the server makes "
+            "it: trainyard serve",
+            gcloud_dir);
+    for (size_t i = 0; i < TY_COUNT(own); i++)
+        property_remove(&p, ty_str_of(own[i][0]), ty_str_of(own[i][1]));
+    return err == TY_OK ? properties_write(&p, path) : err;
+}
+
+ty_err auth_gcloud_activate(struct ty_arena *a, const char *gcloud_dir, ty_str name)
+{
+    if (access(path_of(a, gcloud_dir, name), F_OK) != 0)
+        return ty_fail(TY_NOT_FOUND, "there is no configuration '" TY_STR_FMT "'",
+                       TY_STR_ARG(name));
+    return ty_file_replace(AT_FDCWD, ty_format(a, "%s/active_config", gcloud_dir), name, 0600);
+}
+
+ty_err auth_gcloud_delete(struct ty_arena *a, const char *gcloud_dir, ty_str name)
+{
+    const char *path = path_of(a, gcloud_dir, name);
+    if (unlink(path) == 0)
+        return TY_OK;
+    return ty_fail_errno(errno, "cannot remove '%s'", path);
 }

@@ -75,7 +75,25 @@ out:
     return err;
 }
 
-/* PEM: base64 in lines of 64 between two markers. */
+/* Base64 in lines of 64 between two markers. */
+ty_str auth_pem(struct ty_arena *a, const char *what, ty_str der)
+{
+    struct ty_buf base64, pem;
+    ty_buf_init(&base64, AUTH_FILE_LIMIT);
+    ty_buf_init(&pem, AUTH_FILE_LIMIT);
+    wire_base64_encode(&base64, der);
+    ty_buf_addf(&pem, "-----BEGIN %s-----\n", what);
+    for (size_t i = 0; i < base64.len; i += 64) {
+        ty_buf_add(&pem, base64.ptr + i, base64.len - i < 64 ? base64.len - i : 64);
+        ty_buf_addc(&pem, '\n');
+    }
+    ty_buf_addf(&pem, "-----END %s-----\n", what);
+    ty_str text = ty_str_dup(a, ty_buf_str(&pem));
+    ty_buf_clear(&base64);
+    ty_buf_clear(&pem);
+    return text;
+}
+
 static ty_err key_make_pem(struct ty_arena *a, ty_str *ret_pem)
 {
     struct crypto c = {0};
@@ -86,23 +104,9 @@ static ty_err key_make_pem(struct ty_arena *a, ty_str *ret_pem)
     ty_assert(c.keygen && c.to_pkcs8 && c.encode && c.pkcs8_free && c.key_free);
     err = key_make_der(&c, a, &der);
     dlclose(c.lib);
-    if (err != TY_OK)
-        return err;
-
-    struct ty_buf base64, pem;
-    ty_buf_init(&base64, AUTH_FILE_LIMIT);
-    ty_buf_init(&pem, AUTH_FILE_LIMIT);
-    wire_base64_encode(&base64, der);
-    ty_buf_addz(&pem, "-----BEGIN PRIVATE KEY-----\n");
-    for (size_t i = 0; i < base64.len; i += 64) {
-        ty_buf_add(&pem, base64.ptr + i, base64.len - i < 64 ? base64.len - i : 64);
-        ty_buf_addc(&pem, '\n');
-    }
-    ty_buf_addz(&pem, "-----END PRIVATE KEY-----\n");
-    *ret_pem = ty_str_dup(a, ty_buf_str(&pem));
-    ty_buf_clear(&base64);
-    ty_buf_clear(&pem);
-    return TY_OK;
+    if (err == TY_OK)
+        *ret_pem = auth_pem(a, "PRIVATE KEY", der);
+    return err;
 }
 
 static ty_str random_digits(struct ty_arena *a, size_t count, const char *alphabet)

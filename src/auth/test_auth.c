@@ -162,6 +162,24 @@ static void gcloud_every_endpoint_is_ours(void **state)
     assert_non_null(memmem(text.ptr, text.len, "gs_host = 127.0.0.1\ngs_port = 7575\n", 35));
 }
 
+/* Made once, for this machine's own addresses, readable by its owner alone. */
+static void certificate_is_made_once(void **state)
+{
+    struct yard *y = *state;
+    struct auth_certificate first, second;
+    struct stat st;
+    assert_ok(auth_certificate_prepare(&y->arena, y->dir, &first));
+    assert_true(ty_str_starts(first.certificate, TY_STR("-----BEGIN CERTIFICATE-----\n")));
+    assert_true(ty_str_starts(first.key, TY_STR("-----BEGIN PRIVATE KEY-----\n")));
+    assert_int_equal(stat(ty_format(&y->arena, "%s/tls/key.pem", y->dir), &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0600);
+    assert_ok(auth_certificate_prepare(&y->arena, y->dir, &second));
+    assert_true(ty_str_eq(first.certificate, second.certificate));
+    assert_int_equal(unlink(ty_format(&y->arena, "%s/tls/cert.pem", y->dir)), 0);
+    assert_ok(auth_certificate_prepare(&y->arena, y->dir, &second));
+    assert_false(ty_str_eq(first.certificate, second.certificate));
+}
+
 /* What `gcloud config set` wrote stays when the server comes back on another port. */
 static void gcloud_keeps_the_users_project(void **state)
 {
@@ -190,6 +208,18 @@ static void gcloud_other_configurations_come_here_too(void **state)
     assert_ok(auth_client_prepare(y->dir, URL, "trainyard", "us-central1"));
     assert_str(property(y, "core", "project"), "work");
     assert_str(property(y, "api_endpoint_overrides", "ml"), "http://127.0.0.1:7575/");
+}
+
+/* A start that is killed while it writes one leaves such a file; the next must not write that too.
+ */
+static void gcloud_what_a_crash_left_is_no_configuration(void **state)
+{
+    struct yard *y = *state;
+    const char *left = "gcloud/configurations/config_default.0123456789abcdef.tmp";
+    assert_ok(auth_client_prepare(y->dir, URL, "trainyard", "us-central1"));
+    yard_write(y, left, "[core]\nproject = ha");
+    assert_ok(auth_client_prepare(y->dir, URL, "trainyard", "us-central1"));
+    assert_str(yard_read(y, left), "[core]\nproject = ha");
 }
 
 static const char *value_of(const struct auth_var *vars, size_t count, const char *name,
@@ -221,6 +251,40 @@ static void env_no_google_host(void **state)
                         ty_format(&y->arena, "%s/client/python:/mine", y->dir));
     assert_null(value_of(vars, count, "GOOGLE_CLOUD_PROJECT", &found));
     assert_true(found);
+}
+
+/* What a shell does not get: the library and the bundle, and no proxy for Google's storage hosts.
+ */
+static void env_of_a_job(void **state)
+{
+    struct yard *y = *state;
+    struct auth_certificate made;
+    size_t count;
+    bool found;
+    const char *theirs = ty_format(&y->arena, "%s/theirs.pem", y->dir);
+    assert_ok(ty_file_replace(AT_FDCWD, theirs, TY_STR("theirs\n"), 0600));
+    setenv("CURL_CA_BUNDLE", theirs, 1);
+    setenv("https_proxy", "http://proxy.example:3128", 1);
+    setenv("no_proxy", "intranet", 1);
+    assert_ok(auth_certificate_prepare(&y->arena, y->dir, &made));
+    assert_ok(auth_client_prepare(y->dir, URL, "p", "r"));
+    struct auth_var *vars = auth_job_env(&y->arena, y->dir, URL, &count);
+    for (size_t i = 0; i < count; i++)
+        assert_non_null(vars[i].value);
+    assert_string_equal(value_of(vars, count, "LD_PRELOAD", &found),
+                        ty_format(&y->arena, "%s/client/lib/trainyard-gs.so", y->dir));
+    assert_string_equal(value_of(vars, count, "CURL_CA_BUNDLE", &found),
+                        ty_format(&y->arena, "%s/client/bundle.pem", y->dir));
+    assert_true(ty_str_starts(yard_read(y, "bundle.pem"),
+                              TY_STR("theirs\n\n-----BEGIN CERTIFICATE-----\n")));
+    assert_non_null(strstr(value_of(vars, count, "no_proxy", &found), "storage.googleapis.com"));
+    assert_non_null(strstr(value_of(vars, count, "no_proxy", &found), "intranet"));
+    unsetenv("https_proxy");
+    unsetenv("no_proxy");
+    unsetenv("CURL_CA_BUNDLE");
+    /* A path that the loader would take for two. */
+    vars = auth_job_env(&y->arena, ty_format(&y->arena, "%s/a b", y->dir), URL, &count);
+    assert_null(value_of(vars, count, "LD_PRELOAD", &found));
 }
 
 static void env_unsets_what_would_lead_away(void **state)
@@ -296,6 +360,69 @@ static void prepare_names_the_missing_folder(void **state)
     assert_non_null(strstr(ty_err_message(), gone));
 }
 
+/* ---- replicas ---- */
+
+static void replica_token_is_read_back(void **state)
+{
+    struct yard *y = *state;
+    static const struct http_replica rows[] = {
+        {.job = 1, .attempt = 1},
+        {.job = INT64_MAX, .attempt = INT_MAX, .pool = INT_MAX, .index = INT_MAX},
+        {.job = 1700000000000000017, .attempt = 3, .pool = 1, .index = 12},
+    };
+    struct auth_secret secret;
+    assert_ok(auth_secret_open(y->dir, &secret));
+    for (size_t i = 0; i < TY_COUNT(rows); i++) {
+        struct http_replica r = {0};
+        const char *token = auth_replica_token(&y->arena, &secret, &rows[i]);
+        assert_true(auth_replica_read(&secret, ty_str_of(token), &r));
+        assert_int_equal(r.job, rows[i].job);
+        assert_int_equal(r.attempt, rows[i].attempt);
+        assert_int_equal(r.pool, rows[i].pool);
+        assert_int_equal(r.index, rows[i].index);
+    }
+}
+
+/* Each byte changed, each length, another secret. */
+static void replica_tampered_is_refused(void **state)
+{
+    struct yard *y = *state;
+    struct auth_secret secret, other;
+    struct http_replica r = {.job = 42, .attempt = 1, .pool = 0, .index = 1}, out;
+    assert_ok(auth_secret_open(y->dir, &secret));
+    char *token = auth_replica_token(&y->arena, &secret, &r);
+    size_t len = strlen(token);
+    for (size_t i = 0; i < len; i++) {
+        char kept = token[i];
+        assert_false(auth_replica_read(&secret, (ty_str){token, i}, &out));
+        token[i] = kept == '1' ? '2' : '1';
+        assert_false(auth_replica_read(&secret, (ty_str){token, len}, &out));
+        token[i] = kept;
+    }
+    assert_true(auth_replica_read(&secret, (ty_str){token, len}, &out));
+    assert_false(auth_replica_read(&secret, ty_str_of(ty_format(&y->arena, "%s0", token)), &out));
+    assert_false(auth_replica_read(&secret, (ty_str){0}, &out));
+    other = secret;
+    other.bytes[AUTH_SECRET_BYTES - 1] ^= 1;
+    assert_false(auth_replica_read(&other, (ty_str){token, len}, &out));
+}
+
+static void secret_is_made_once_and_private(void **state)
+{
+    struct yard *y = *state;
+    struct auth_secret one, two;
+    struct stat st;
+    const char *path = ty_format(&y->arena, "%s/secret", y->dir);
+    assert_ok(auth_secret_open(y->dir, &one));
+    assert_ok(auth_secret_open(y->dir, &two));
+    assert_memory_equal(one.bytes, two.bytes, sizeof one.bytes);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    assert_ok(ty_file_replace(AT_FDCWD, path, TY_STR("short"), 0600));
+    assert_err(TY_DATA_LOSS, auth_secret_open(y->dir, &two));
+    assert_non_null(strstr(ty_err_message(), "remove it"));
+}
+
 #define YARD_TEST(name_, fn_)                                                                      \
     {                                                                                              \
         .name = (name_), .test_func = (fn_), .setup_func = yard_open, .teardown_func = yard_close  \
@@ -309,12 +436,19 @@ static const struct CMUnitTest tests[] = {
     YARD_TEST("files/are_private", files_are_private),
     YARD_TEST("gcloud/every_endpoint_is_ours", gcloud_every_endpoint_is_ours),
     YARD_TEST("gcloud/keeps_the_users_project", gcloud_keeps_the_users_project),
+    YARD_TEST("certificate/is_made_once", certificate_is_made_once),
+    YARD_TEST("env/of_a_job", env_of_a_job),
     YARD_TEST("gcloud/other_configurations_come_here_too",
               gcloud_other_configurations_come_here_too),
+    YARD_TEST("gcloud/what_a_crash_left_is_no_configuration",
+              gcloud_what_a_crash_left_is_no_configuration),
     YARD_TEST("gcloud/properties_are_set_and_unset", gcloud_properties_are_set_and_unset),
     YARD_TEST("env/no_google_host", env_no_google_host),
     YARD_TEST("env/unsets_what_would_lead_away", env_unsets_what_would_lead_away),
     YARD_TEST("shims/are_links_to_this_program", shims_are_links_to_this_program),
+    YARD_TEST("replica/token_is_read_back", replica_token_is_read_back),
+    YARD_TEST("replica/tampered_is_refused", replica_tampered_is_refused),
+    YARD_TEST("secret/is_made_once_and_private", secret_is_made_once_and_private),
     YARD_TEST("prepare/names_the_missing_folder", prepare_names_the_missing_folder),
 };
 TEST_MAIN("auth", tests)

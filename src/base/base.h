@@ -109,6 +109,8 @@ bool ty_str_split(ty_str *s, char sep, ty_str *ret_head);
 TY_NODISCARD ty_err ty_parse_i64(ty_str s, int64_t *ret_value);
 /* Valid UTF-8 without surrogates or overlong forms. */
 bool ty_utf8_valid(ty_str s);
+/* Levenshtein's distance of two short names, for suggestions; 99 for long ones. */
+int ty_str_distance(ty_str a, ty_str b);
 
 /* ---- arenas: memory of one lifetime ---- */
 
@@ -162,7 +164,8 @@ void ty_log(enum ty_log_level level, const char *event, const char *fmt, ...) TY
  *
  * TY_CRASH=[role:]n   SIGKILLs the process at its nth step (role default: server)
  * TY_FAULT=op:n[+]    fails the nth step of kind op with EIO (op:n+: that and every later one);
- *                     op is write, sync, rename, commit or fork; "enospc-write:n+" gives ENOSPC
+ *                     op is write, sync, rename, commit or fork; "enospc-write:n+" gives ENOSPC,
+ *                     "short-write:n" does so after half of the bytes
  * TY_STEPS=file       appends "role count" at exit (how many steps there were)
  * TY_CLOCK=file       its first 8 bytes, an int64 of nanoseconds, are added to the wall clock */
 enum ty_op { TY_OP_WRITE, TY_OP_SYNC, TY_OP_RENAME, TY_OP_COMMIT, TY_OP_FORK, TY_OP_COUNT };
@@ -183,6 +186,8 @@ void ty_random(void *ptr, size_t len);
 TY_NODISCARD ty_err ty_write_all(int fd, const void *ptr, size_t len);
 TY_NODISCARD ty_err ty_sync(int fd); /* fdatasync */
 TY_NODISCARD ty_err ty_rename_at(int dirfd, const char *from, const char *to);
+/* From one folder to another: 0, or errno, for callers that go on from some of them. */
+TY_NODISCARD int ty_rename_between(int from_dir, const char *from, int to_dir, const char *to);
 /* fork through the seam: -1 with errno set on failure. */
 pid_t ty_fork(void);
 
@@ -201,9 +206,11 @@ TY_NODISCARD ty_err ty_remove_tree(int dirfd, const char *path);
 struct ty_config {
 #define SETTING_INT(name, def, min, max, doc) int64_t name;
 #define SETTING_STR(name, def, doc)           char *name;
+#define SETTING_WORD(name, def, words, doc)   char *name; /* one of `words` */
 #include "base/config.def"
 #undef SETTING_INT
 #undef SETTING_STR
+#undef SETTING_WORD
 };
 /* Defaults, all memory from `a`. */
 void ty_config_init(struct ty_config *c, struct ty_arena *a);

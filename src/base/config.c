@@ -5,9 +5,11 @@ void ty_config_init(struct ty_config *c, struct ty_arena *a)
 {
 #define SETTING_INT(name, def, min, max, doc) c->name = (def);
 #define SETTING_STR(name, def, doc)           c->name = ty_cstr(a, TY_STR(def));
+#define SETTING_WORD(name, def, words, doc)   c->name = ty_cstr(a, TY_STR(def));
 #include "base/config.def"
 #undef SETTING_INT
 #undef SETTING_STR
+#undef SETTING_WORD
 }
 
 static ty_err set_int(const char *key, ty_str value, int64_t min, int64_t max, int64_t *ret_value)
@@ -22,6 +24,23 @@ static ty_err set_int(const char *key, ty_str value, int64_t min, int64_t max, i
     return TY_OK;
 }
 
+/* `words` as config.def has them: "share | fit | strict". */
+static ty_err set_word(struct ty_arena *a, const char *key, ty_str value, const char *words,
+                       char **ret_value)
+{
+    ty_str rest = ty_str_of(words), word;
+    bool more = true;
+    while (more) {
+        more = ty_str_split(&rest, '|', &word);
+        if (ty_str_eq(ty_str_trim(word), value)) {
+            *ret_value = ty_cstr(a, value);
+            return TY_OK;
+        }
+    }
+    return ty_fail(TY_INVALID_ARGUMENT, "%s: '%.*s' is none of %s", key,
+                   (int)(value.len < 64 ? value.len : 64), value.ptr, words);
+}
+
 ty_err ty_config_set(struct ty_config *c, struct ty_arena *a, ty_str key, ty_str value)
 {
 #define SETTING_INT(name, def, min, max, doc)                                                      \
@@ -32,9 +51,13 @@ ty_err ty_config_set(struct ty_config *c, struct ty_arena *a, ty_str key, ty_str
         c->name = ty_cstr(a, value);                                                               \
         return TY_OK;                                                                              \
     }
+#define SETTING_WORD(name, def, words, doc)                                                        \
+    if (ty_str_is(key, #name))                                                                     \
+        return set_word(a, #name, value, words, &c->name);
 #include "base/config.def"
 #undef SETTING_INT
 #undef SETTING_STR
+#undef SETTING_WORD
     return ty_fail(TY_INVALID_ARGUMENT, "no setting is called '%.*s'",
                    (int)(key.len < 64 ? key.len : 64), key.ptr);
 }

@@ -208,3 +208,25 @@ ty_err ty_buf_check(const struct ty_buf *b, const char *what)
         return TY_OK;
     return ty_fail(TY_RESOURCE_EXHAUSTED, "%s is larger than %zu bytes", what, b->limit);
 }
+
+int ty_str_distance(ty_str a, ty_str b)
+{
+    enum { LONGEST = 40 };
+    int row[LONGEST + 1];
+    if (a.len > LONGEST || b.len > LONGEST)
+        return 99;
+    for (size_t j = 0; j <= b.len; j++)
+        row[j] = (int)j;
+    for (size_t i = 1; i <= a.len; i++) {
+        int diagonal = row[0];
+        row[0] = (int)i;
+        for (size_t j = 1; j <= b.len; j++) {
+            int above = row[j], best = diagonal + (a.ptr[i - 1] != b.ptr[j - 1]);
+            best = above + 1 < best ? above + 1 : best;
+            best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
+            diagonal = above;
+            row[j] = best;
+        }
+    }
+    return row[b.len];
+}

@@ -19,7 +19,8 @@ static struct {
     uint64_t fault_at; /* 0: never */
     enum ty_op fault_op;
     int fault_errno;
-    bool fault_on; /* that step and all later ones */
+    bool fault_on;    /* that step and all later ones */
+    bool fault_short; /* half of a write's bytes go out before it fails */
     char role[16];
     const volatile int64_t *clock_offset_ns;
 } seam;
@@ -38,14 +39,15 @@ static void read_crash(const char *text)
         seam.crash_at = parse_count(colon ? colon + 1 : text);
 }
 
-/* "write:3", "write:3+", "enospc-write:3+" */
+/* "write:3", "write:3+", "enospc-write:3+", "short-write:3" */
 static void read_fault(const char *text)
 {
     ty_str rest = ty_str_of(text), op;
     seam.fault_errno = EIO;
-    if (ty_str_starts(rest, TY_STR("enospc-"))) {
+    seam.fault_short = ty_str_starts(rest, TY_STR("short-"));
+    if (seam.fault_short || ty_str_starts(rest, TY_STR("enospc-"))) {
         seam.fault_errno = ENOSPC;
-        rest = ty_str_drop(rest, 7);
+        rest = ty_str_drop(rest, seam.fault_short ? 6 : 7);
     }
     if (!ty_str_split(&rest, ':', &op))
         return;
@@ -124,6 +126,8 @@ static uint64_t count_step(enum ty_op op, int *ret_errno)
     bool fails = seam.fault_at && seam.fault_op == op &&
                  (of_kind == seam.fault_at || (seam.fault_on && of_kind > seam.fault_at));
     *ret_errno = fails ? seam.fault_errno : 0;
+    if (fails) /* so that a test knows that its n was reached */
+        log_warn("seam.fault", "op=%s step=%" PRIu64, op_names[op], of_kind);
     return step;
 }
 
@@ -198,6 +202,8 @@ ty_err ty_write_all(int fd, const void *ptr, size_t len)
         write_bytes(fd, ptr, len / 2);
         crash();
     }
+    if (err_no && seam.fault_short)
+        write_bytes(fd, ptr, len / 2);
     if (err_no == 0)
         err_no = write_bytes(fd, ptr, len);
     return err_no ? ty_fail_errno(err_no, "cannot write %zu bytes", len) : TY_OK;
@@ -211,11 +217,17 @@ ty_err ty_sync(int fd)
     return err_no ? ty_fail_errno(err_no, "cannot sync a file to disk") : TY_OK;
 }
 
-ty_err ty_rename_at(int dirfd, const char *from, const char *to)
+int ty_rename_between(int from_dir, const char *from, int to_dir, const char *to)
 {
     int err_no = ty_seam_step(TY_OP_RENAME);
-    if (err_no == 0 && renameat(dirfd, from, dirfd, to) != 0)
+    if (err_no == 0 && renameat(from_dir, from, to_dir, to) != 0)
         err_no = errno;
+    return err_no;
+}
+
+ty_err ty_rename_at(int dirfd, const char *from, const char *to)
+{
+    int err_no = ty_rename_between(dirfd, from, dirfd, to);
     return err_no ? ty_fail_errno(err_no, "cannot rename '%s' to '%s'", from, to) : TY_OK;
 }
 

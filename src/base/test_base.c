@@ -161,6 +161,23 @@ static void seam_fails_the_nth_step(void **state)
     close(fd);
 }
 
+static void seam_short_write_leaves_half(void **state)
+{
+    (void)state;
+    setenv("TY_FAULT", "short-write:1", 1);
+    ty_seam_role("server");
+    int fds[2];
+    char got[8];
+    assert_int_equal(pipe(fds), 0);
+    assert_err(TY_RESOURCE_EXHAUSTED, ty_write_all(fds[1], "abcd", 4));
+    assert_int_equal(read(fds[0], got, sizeof got), 2);
+    assert_memory_equal(got, "ab", 2);
+    unsetenv("TY_FAULT");
+    ty_seam_role("server");
+    close(fds[0]);
+    close(fds[1]);
+}
+
 static void seam_crash_leaves_a_torn_write(void **state)
 {
     (void)state;
@@ -214,6 +231,7 @@ static const struct CMUnitTest tests[] = {
     TEST("config/reads_and_refuses", config_reads_and_refuses),
     TEST("files/replace_and_remove", files_replace_and_remove),
     TEST("seam/fails_the_nth_step", seam_fails_the_nth_step),
+    TEST("seam/short_write_leaves_half", seam_short_write_leaves_half),
     TEST("seam/crash_leaves_a_torn_write", seam_crash_leaves_a_torn_write),
     TEST("seam/clock_jumps", seam_clock_jumps),
 };

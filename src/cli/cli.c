@@ -152,6 +152,35 @@ static int run_unknown(struct cli *c, const char *name, int argc, char **argv)
     return fail_mistyped(c->arena, argc, argv);
 }
 
+/* Flags that every command has, where they mean something. */
+static int globals_apply(struct cli *c)
+{
+    static const char *const levels[] = {"debug", "info", "warning", "error", "critical", "none"};
+    ty_str level = cli_arg(&c->args, "verbosity"), as = cli_arg(&c->args, "configuration");
+    bool known = level.len == 0;
+    for (size_t i = 0; i < TY_COUNT(levels); i++)
+        known |= ty_str_is(level, levels[i]);
+    if (!known) {
+        (void)!ty_fail(TY_INVALID_ARGUMENT,
+                       "argument --verbosity: '" TY_STR_FMT "' is none of debug, info, warning, "
+                       "error, critical, none",
+                       TY_STR_ARG(level));
+        return cli_fail_usage(c);
+    }
+    if (cli_arg(&c->args, "impersonate-service-account").len > 0) {
+        (void)!ty_fail(TY_UNIMPLEMENTED, "argument --impersonate-service-account: there are no "
+                                         "accounts here; every command is its own user's");
+        return cli_fail_value(c);
+    }
+    if (as.len > 0) /* gcloud's own variable: whoever reads properties knows it */
+        setenv("CLOUDSDK_ACTIVE_CONFIG_NAME", ty_cstr(c->arena, as), 1);
+    bool silent = cli_arg_given(&c->args, "user-output-enabled") &&
+                  !cli_arg_on(&c->args, "user-output-enabled");
+    if (silent && freopen("/dev/null", "w", stdout) == NULL)
+        return cli_fail(c, ty_fail_errno(errno, "cannot open /dev/null"));
+    return CLI_OK;
+}
+
 static int run_command(struct cli *c, int argc, char **argv)
 {
     if (cli_flags_expand(c->arena, c->command, &argc, &argv) != TY_OK ||
@@ -164,12 +193,16 @@ static int run_command(struct cli *c, int argc, char **argv)
         cli_command_help(c->command, &b);
         return show(&b, stdout, CLI_OK);
     }
+    int status = globals_apply(c);
+    if (status != CLI_OK)
+        return status;
     if (c->command->run == NULL) { /* main.c runs it when it is the first word */
         (void)!ty_fail(TY_INVALID_ARGUMENT, "'%s' must come before its flags", c->command->words);
         return cli_fail_usage(c);
     }
     ty_str second = ty_str_of(c->command->positional), first;
-    bool two = ty_str_split(&second, ' ', &first), help = c->command->run == cli_help_show;
+    bool many = cli_takes_many(c->command);
+    bool two = ty_str_split(&second, ' ', &first) && !many, help = c->command->run == cli_help_show;
     bool optional = first.len > 0 && first.ptr[0] == '[';
     if (first.len > 0 && !help && !optional &&
         (c->args.positional.len == 0 || (two && !c->args.second.len))) {
@@ -213,7 +246,7 @@ int cli_main(int argc, char **argv)
     const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL;
     const char *name = slash != NULL ? slash + 1 : argc > 0 ? argv[0] : "";
     bool gsutil = strcmp(name, "gsutil") == 0;
-    struct cli c = {.arena = &a, .as_gcloud = gsutil || strcmp(name, "gcloud") == 0};
+    struct cli c = {.arena = &a, .as_gcloud = gsutil || strcmp(name, "gcloud") == 0, .track = ""};
     argv += argc > 0;
     argc -= argc > 0;
     bool *is_word = ty_new_array(&a, bool, (size_t)argc + 1);
@@ -223,12 +256,19 @@ int cli_main(int argc, char **argv)
     c.argc = argc;
     c.argv = argv;
     c.program = c.as_gcloud ? name : program_invocation_name;
-    /* gsutil's words are other ones (cp, ls): none of them is ours yet. */
+    /* gsutil's words are other ones (cp, ls), with a grammar of their own. */
+    bool known = false;
     c.command = gsutil ? NULL : cli_command_find(argc, argv, is_word);
-    for (int i = 0; i < argc; i++)
+    for (int i = 0; i < argc; i++) {
         if (!is_word[i])
             rest[count++] = argv[i];
-    status = c.command == NULL ? run_unknown(&c, name, argc, argv) : run_command(&c, count, rest);
+        else if (strcmp(argv[i], "beta") == 0 || strcmp(argv[i], "alpha") == 0)
+            c.track = argv[i];
+    }
+    status = gsutil ? cli_gsutil(&c, &known) : 0;
+    if (!known)
+        status =
+            c.command == NULL ? run_unknown(&c, name, argc, argv) : run_command(&c, count, rest);
     if (c.connect != NULL)
         http_client_close(&c.client);
     if (fflush(stdout) != 0 && status == CLI_OK) {

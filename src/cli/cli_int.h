@@ -8,11 +8,15 @@
  *   target.c  which server, project, region; calls to it
  *   away.c    what to say when no server answers
  *   print.c   --format
- *   projection.c  the keys in it
+ *   projection.c, transform.c, cut.c, sort.c  the keys in it
+ *   grid.c    tables
+ *   filter.c  --filter
  *   text.c    text of others, for a terminal
  *   pick.c    which job is meant
  *   watch.c   list --watch
- *   jobs.c, logs.c, why.c, config.c, completion.c, env.c, runtimes.c, doctor.c   the commands */
+ *   storage.c  storage and gsutil, which src/storage does
+ *   jobs.c, logs.c, why.c, usage.c, config.c, configurations.c, completion.c, env.c, runtimes.c,
+ * backup.c, doctor.c, tensorboard.c the commands */
 #ifndef TY_CLI_INT_H
 #define TY_CLI_INT_H
 
@@ -21,7 +25,7 @@
 
 #include <jansson.h>
 
-enum cli_kind { CLI_STRING, CLI_INT, CLI_BOOL, CLI_LIST, CLI_DICT, CLI_SPEC };
+enum cli_kind { CLI_STRING, CLI_INT, CLI_LIMIT, CLI_BOOL, CLI_LIST, CLI_DICT, CLI_SPEC };
 enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_INTERRUPTED = 130 };
 
 struct cli_flag {
@@ -49,9 +53,11 @@ struct cli_value {
 };
 struct cli_args {
     struct cli_value *first, **tail;
-    ty_str positional; /* for help: all words, joined by a space */
+    ty_str positional; /* for help and completion: all words, joined by a space */
     ty_str second;     /* of a command with two */
-    char **rest;       /* what follows "--", of a command that takes it */
+    char **words;      /* all of them, of a command that takes any number */
+    int word_count;
+    char **rest; /* what follows "--", of a command that takes it */
     int rest_count;
 };
 
@@ -60,8 +66,9 @@ struct cli {
     struct ty_arena *arena;
     const struct cli_command *command;
     struct cli_args args;
-    bool as_gcloud; /* called by a link named gcloud */
-    int argc;       /* all words given, without the program's */
+    bool as_gcloud;    /* called by a link named gcloud */
+    const char *track; /* "", "beta" or "alpha" */
+    int argc;          /* all words given, without the program's */
     char **argv;
     const char *program; /* how to call us again, in what we print: it can be pasted */
     const char *data_dir;
@@ -98,6 +105,8 @@ void cli_settings_help(struct ty_buf *b); /* every setting of config.def */
 
 /* ---- flags.c ---- */
 
+/* Does it take any number of arguments? */
+bool cli_takes_many(const struct cli_command *cmd);
 /* Parse what follows the command's words. TY_INVALID_ARGUMENT with a sentence for the user. */
 TY_NODISCARD ty_err cli_args_parse(struct ty_arena *a, const struct cli_command *cmd, int argc,
                                    char **argv, struct cli_args *ret_args);
@@ -105,7 +114,7 @@ TY_NODISCARD ty_err cli_args_parse(struct ty_arena *a, const struct cli_command 
 ty_str cli_arg(const struct cli_args *args, const char *name);
 bool cli_arg_given(const struct cli_args *args, const char *name);
 bool cli_arg_on(const struct cli_args *args, const char *name);
-/* A CLI_INT's value, or `otherwise`. */
+/* A CLI_INT's or CLI_LIMIT's value, or `otherwise`: also of unlimited. */
 int64_t cli_arg_int(const struct cli_args *args, const char *name, int64_t otherwise);
 /* A whole number above 0; a mistake is named as `what`. */
 TY_NODISCARD ty_err cli_number_parse(const char *what, ty_str text, int64_t *ret_number);
@@ -131,8 +140,12 @@ TY_NODISCARD ty_err cli_flags_expand(struct ty_arena *a, const struct cli_comman
  * none. Errors are wrong use. */
 TY_NODISCARD ty_err cli_pools_from_flags(struct ty_arena *a, const struct cli_args *args,
                                          json_t **ret_pools);
+/* A YAML file called `path`, read as gcloud reads it. What is odd about it is said on stderr. */
+TY_NODISCARD ty_err cli_yaml_parse(ty_str text, const char *path, json_t **ret_value);
 /* A CustomJobSpec from the text of a --config file called `path`. */
 TY_NODISCARD ty_err cli_spec_from_yaml(ty_str text, const char *path, json_t **ret_spec);
+/* What gcloud asks of the pools of such a file, if they are not replaced by flags. */
+TY_NODISCARD ty_err cli_spec_check(const json_t *spec);
 /* The body of a create call: `spec` (may be NULL) with flags laid over it. Takes over both. */
 TY_NODISCARD ty_err cli_job_build(struct ty_arena *a, const struct cli_args *args, json_t *spec,
                                   json_t *pools, json_t **ret_body);
@@ -182,6 +195,10 @@ TY_NODISCARD ty_err cli_call(struct cli *c, enum http_method method, const char 
 /* What was not understood or did not work, as gcloud says it. Returns the exit status. */
 int cli_fail(const struct cli *c, ty_err err);
 int cli_fail_usage(const struct cli *c);
+/* A value that will not do, said without a status name; the exit status is CLI_FAILED. */
+int cli_fail_value(const struct cli *c);
+/* A status line on stderr, which --no-user-output-enabled leaves out. */
+void cli_say(const struct cli *c, const char *fmt, ...) TY_PRINTF(2, 3);
 
 /* ---- away.c ---- */
 
@@ -197,28 +214,110 @@ int cli_print(const struct cli *c, const json_t *value, const char *otherwise);
 /* A --format that is none is wrong use; checked before anything is done. */
 TY_NODISCARD ty_err cli_format_check(const struct cli_args *args);
 bool cli_color(int fd); /* a terminal that wants colours */
+
+/* ---- grid.c ---- */
+
 /* `rows` rows of `columns` cells (CLI_MAX_COLUMNS at most), aligned, made safe for a terminal. */
 void cli_table_add(struct ty_arena *a, struct ty_buf *b, ty_str *cells, size_t rows,
                    size_t columns);
+/* How --format=table[...] looks. */
+enum { CLI_MAX_COLUMNS = 32 };
+enum cli_align { CLI_LEFT, CLI_CENTER, CLI_RIGHT };
+struct cli_grid {
+    bool heading, box, all_box; /* the first row is one; all_box: lines between rows too */
+    size_t pad;                 /* spaces between columns that are in no box */
+    ty_str title;
+    enum cli_align align[CLI_MAX_COLUMNS];
+};
+void cli_grid_add(struct ty_arena *a, struct ty_buf *b, ty_str *cells, size_t rows, size_t columns,
+                  const struct cli_grid *grid);
 /* Jobs as a table: id, name, state, times. */
 void cli_job_table_add(struct ty_arena *a, struct ty_buf *b, const json_t *jobs);
 const char *cli_span_text(struct ty_arena *a, int64_t ns); /* "12s", "5m", "3h", "2d" */
 
 /* ---- projection.c ---- */
 
-enum { CLI_MAX_COLUMNS = 32 };
+enum { CLI_CALL_ARGS = 8 };
+/* A transform and what it was given: transform.c. */
+struct cli_call {
+    size_t transform;
+    ty_str args[CLI_CALL_ARGS];
+    bool given[CLI_CALL_ARGS];
+};
 struct cli_column {
     ty_str path; /* borrowed: jobSpec.workerPoolSpecs[0].replicaCount */
-    bool basename;
+    struct cli_call calls[4];
+    size_t call_count;
+    ty_str label;
+    bool labelled, reverse, optional;
+    enum cli_align align;
+    int64_t sort; /* 0: not sorted by */
 };
 /* "KEY,KEY,..."; wrong keys and transforms are named. */
 TY_NODISCARD ty_err cli_columns_parse(ty_str keys, struct cli_column ret_columns[CLI_MAX_COLUMNS],
                                       size_t *ret_count);
+/* "path.transform()", without attributes. The caller wraps errors in the flag's name. */
+TY_NODISCARD ty_err cli_key_parse(ty_str key, struct cli_column *ret_column);
 ty_str cli_column_heading(struct ty_arena *a, const struct cli_column *column, bool capitals);
-/* What the item has there; empty for nothing. */
-ty_str cli_column_text(struct ty_arena *a, const struct cli_column *column, const json_t *item);
-/* The member at a path of names and indexes, or NULL. */
-const json_t *cli_json_at(const json_t *value, ty_str path);
+/* What the item has there; empty for nothing. A list is joined by `delimiter`, or, if that is NULL,
+ * as Python writes it. */
+ty_str cli_column_text(struct ty_arena *a, const struct cli_column *column, const json_t *item,
+                       const char *delimiter);
+/* The same as a value: a new reference, or NULL. */
+json_t *cli_column_value(struct ty_arena *a, const struct cli_column *column, const json_t *item);
+/* What the column's transforms make of a value, which may be NULL and is taken over. */
+json_t *cli_calls_apply(struct ty_arena *a, const struct cli_column *column, json_t *value);
+/* What these columns leave of an item. A new reference. */
+json_t *cli_columns_keep(struct ty_arena *a, const struct cli_column *columns, size_t count,
+                         const json_t *item);
+bool cli_path_is_good(ty_str path);
+/* The value at a path of names and indexes, of which [] and the name of an array stand for many: a
+ * new reference, or NULL. */
+json_t *cli_json_at(const json_t *value, ty_str path);
+/* Put `by` in the place of the member at a path, if there is one. */
+void cli_json_replace(json_t *value, ty_str path, json_t *by);
+/* Like ty_str_split, but not inside quotes and brackets. */
+bool cli_piece_split(ty_str *rest, char at, ty_str *ret_head);
+ty_str cli_unquoted(ty_str text); /* 'x' and "x" are x */
+
+/* ---- transform.c ---- */
+
+TY_NODISCARD ty_err cli_call_parse(ty_str name, ty_str args, struct cli_call *ret_call);
+json_t *cli_call_apply(struct ty_arena *a, const struct cli_call *call, const json_t *value);
+/* A value on a line, as gcloud has it: the elements of a list, or k=v, with `separator` between. */
+void cli_value_text(struct ty_buf *b, const json_t *v, const char *separator);
+/* The same, but a list or an object as Python writes it. */
+void cli_value_inline(struct ty_buf *b, const json_t *v);
+
+/* ---- cut.c: transforms ---- */
+
+json_t *cli_do_firstof(struct ty_arena *a, const struct cli_call *call, const json_t *v);
+json_t *cli_do_split(struct ty_arena *a, const struct cli_call *call, const json_t *v);
+json_t *cli_do_slice(struct ty_arena *a, const struct cli_call *call, const json_t *v);
+json_t *cli_do_sub(struct ty_arena *a, const struct cli_call *call, const json_t *v);
+json_t *cli_do_format(struct ty_arena *a, const struct cli_call *call, const json_t *v);
+/* What they were given is checked before anything is done. */
+TY_NODISCARD ty_err cli_sub_check(const struct cli_call *call);
+TY_NODISCARD ty_err cli_format_text_check(ty_str format);
+
+/* ---- sort.c ---- */
+
+/* The items in the order of --sort-by=KEY,~KEY, or as the rows of a table; a new array. */
+json_t *cli_sort_by_keys(struct ty_arena *a, ty_str keys, bool table, const json_t *list);
+/* In the order of columns with :sort=N; a new array. */
+json_t *cli_sort_by_columns(struct ty_arena *a, const struct cli_column *columns, size_t count,
+                            const json_t *list);
+
+/* ---- filter.c ---- */
+
+struct cli_filter;
+/* An expression as gcloud's --filter has it. To be cleared, also if NULL. */
+TY_NODISCARD ty_err cli_filter_parse(struct ty_arena *a, ty_str text,
+                                     struct cli_filter **ret_filter);
+bool cli_filter_matches(struct cli_filter *f, const json_t *item);
+/* Say which keys were in none of the items. NULL: nothing. */
+void cli_filter_warn(const struct cli_filter *f);
+void cli_filter_clear(struct cli_filter *f);
 
 /* ---- text.c ---- */
 
@@ -227,8 +326,17 @@ const json_t *cli_json_at(const json_t *value, ty_str path);
 ty_str cli_text_shown(struct ty_arena *a, ty_str text, bool lines);
 /* That, lines left, if `fd` is a terminal; else as it is. */
 const char *cli_text_for(struct ty_arena *a, int fd, const char *text);
+/* Take a character off the start of a text that is not empty; what is no UTF-8 comes byte by byte.
+ */
+uint32_t cli_char_take(ty_str *text);
+void cli_char_add(struct ty_buf *b, uint32_t code);
 /* Columns on a terminal. */
 size_t cli_text_width(ty_str text);
+
+/* ---- config.c ---- */
+
+/* May we write to this CLOUDSDK_CONFIG? Else a message was recorded. data_dir must be set. */
+bool cli_gcloud_is_ours(struct cli *c, const char *folder);
 
 /* ---- env.c ---- */
 
@@ -243,22 +351,46 @@ int cli_custom_jobs_cancel(struct cli *c);
 int cli_custom_jobs_stream_logs(struct cli *c);
 int cli_custom_jobs_local_run(struct cli *c);
 int cli_why(struct cli *c);
+int cli_usage(struct cli *c);
 int cli_config_set(struct cli *c);
 int cli_config_get(struct cli *c);
 int cli_config_get_value(struct cli *c);
 int cli_config_unset(struct cli *c);
 int cli_config_list(struct cli *c);
+int cli_config_configurations_list(struct cli *c);
+int cli_config_configurations_create(struct cli *c);
+int cli_config_configurations_activate(struct cli *c);
+int cli_config_configurations_describe(struct cli *c);
+int cli_config_configurations_delete(struct cli *c);
 int cli_completion(struct cli *c);
 int cli_runtimes_list(struct cli *c);
 int cli_runtimes_add(struct cli *c);
 int cli_runtimes_remove(struct cli *c);
+int cli_backup(struct cli *c);
+int cli_restore(struct cli *c);
 int cli_doctor(struct cli *c);
+int cli_storage(struct cli *c);
+int cli_tensorboard(struct cli *c);
 int cli_version(struct cli *c);
 int cli_help_show(struct cli *c);
+/* ---- storage.c ---- */
+
+/* Called as gsutil: its whole command line. *ret_known is false, and nothing has been done, if that
+ * is none of ours. */
+int cli_gsutil(struct cli *c, bool *ret_known);
+
 /* ---- why.c ---- */
 
 /* The answer of the server's why route, for people. */
 void cli_why_text(struct ty_arena *a, struct ty_buf *b, const json_t *why);
+
+/* ---- usage.c ---- */
+
+/* The answer of the server's usage route, for people: all of it, or the receipt alone. */
+void cli_usage_text(struct ty_arena *a, struct ty_buf *b, const json_t *usage);
+void cli_usage_receipt(struct ty_arena *a, struct ty_buf *b, const json_t *usage);
+/* The usage of job `id`, a new reference. */
+TY_NODISCARD ty_err cli_usage_fetch(struct cli *c, ty_str id, json_t **ret_usage);
 
 /* ---- watch.c ---- */
 

@@ -6,6 +6,8 @@
  * Trainyard's is never written to: it decides where a user's real cloud commands go. */
 #include "cli/cli_int.h"
 
+#include <regex.h>
+
 #include "auth/auth.h"
 
 enum { VALUE_BYTES = 256 };
@@ -63,22 +65,48 @@ static ty_err value_check(ty_str value)
                           VALUE_BYTES);
 }
 
+/* The rule of gcloud: [domain:]id of lower-case letters, digits and '-', or a number. */
+static ty_err project_check(ty_str value)
+{
+    static const char rule[] = "^(([-a-z0-9]{1,63}[.])*([a-z]([-a-z0-9]{0,61}[a-z0-9])?):)?"
+                               "([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)$";
+    struct ty_arena a = {0};
+    regex_t regex;
+    ty_assert(regcomp(&regex, rule, REG_EXTENDED | REG_NOSUB) == 0);
+    bool good = regexec(&regex, ty_cstr(&a, value), 0, NULL, 0) == 0;
+    regfree(&regex);
+    ty_arena_clear(&a);
+    if (good)
+        return TY_OK;
+    return ty_fail(TY_INVALID_ARGUMENT,
+                   "The project property must be set to a valid project ID, [" TY_STR_FMT
+                   "] is not a valid project ID: lower-case letters, digits and '-', at most 63.",
+                   TY_STR_ARG(value));
+}
+
+bool cli_gcloud_is_ours(struct cli *c, const char *folder)
+{
+    ty_str universe = auth_gcloud_property(c->arena, folder, "core", "universe_domain");
+    if (strcmp(folder, ty_format(c->arena, "%s/client/gcloud", c->data_dir)) == 0 ||
+        ty_str_is(universe, AUTH_UNIVERSE))
+        return true;
+    (void)!ty_fail(TY_FAILED_PRECONDITION,
+                   "CLOUDSDK_CONFIG is '%s', which is not Trainyard's and stays as it is: evaluate "
+                   "'trainyard env' in this shell, or unset it",
+                   folder);
+    return false;
+}
+
 /* Set or, with an empty value, unset. */
 static int property_write(struct cli *c, const struct cli_property *p, ty_str value)
 {
     const char *folder = cli_gcloud_dir(c), *given = getenv(p->variable);
-    ty_str universe = auth_gcloud_property(c->arena, folder, "core", "universe_domain");
-    const char *own = ty_format(c->arena, "%s/client/gcloud", c->data_dir);
-    if (strcmp(folder, own) != 0 && !ty_str_is(universe, AUTH_UNIVERSE))
-        return cli_fail(c, ty_fail(TY_FAILED_PRECONDITION,
-                                   "CLOUDSDK_CONFIG is '%s', which is not Trainyard's and stays as "
-                                   "it is: evaluate 'trainyard env' in this shell, or unset it",
-                                   folder));
+    if (!cli_gcloud_is_ours(c, folder))
+        return cli_fail(c, TY_FAILED_PRECONDITION);
     ty_err err = auth_gcloud_property_set(c->arena, folder, p->section, p->key, value);
     if (err != TY_OK)
         return cli_fail(c, err);
-    fprintf(stderr, "%s property [%s/%s].\n", value.len > 0 ? "Updated" : "Unset", p->section,
-            p->key);
+    cli_say(c, "%s property [%s/%s].\n", value.len > 0 ? "Updated" : "Unset", p->section, p->key);
     if (given != NULL && given[0] != '\0')
         fprintf(stderr, "WARNING: the variable %s is set to '%s' and wins in this shell.\n",
                 p->variable, cli_text_for(c->arena, STDERR_FILENO, given));
@@ -99,8 +127,11 @@ int cli_config_set(struct cli *c)
     const struct cli_property *p = property_given(c, &status);
     if (p == NULL)
         return status;
-    return value_check(c->args.second) == TY_OK ? property_write(c, p, c->args.second)
-                                                : cli_fail_usage(c);
+    if (value_check(c->args.second) != TY_OK)
+        return cli_fail_usage(c);
+    if (strcmp(p->key, "project") == 0 && project_check(c->args.second) != TY_OK)
+        return cli_fail_value(c);
+    return property_write(c, p, c->args.second);
 }
 
 int cli_config_unset(struct cli *c)

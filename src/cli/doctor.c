@@ -1,138 +1,34 @@
-/* doctor.c -- what works on this machine and what does not, in words a user can act on. */
-#include "cli/cli_int.h"
+/* doctor.c -- what works on this machine and what does not, in words a user can act on: the table
+ * of rows, and printing what they found. */
+#include "cli/doctor_int.h"
 
-#include <dlfcn.h>
-#include <sys/statvfs.h>
-
-#include "exec/exec.h"
-
-enum mark { GOOD, NOTE, BAD };
-
-struct findings {
-    json_t *list; /* {"check", "result", "detail"} */
-    bool bad;
-};
-
-static void found(struct findings *f, enum mark mark, const char *check, const char *detail)
+void doctor_found(struct doctor *d, enum doctor_mark mark, const char *check, const char *fmt, ...)
 {
     static const char *const results[] = {"ok", "note", "missing"};
-    f->bad |= mark == BAD;
-    json_array_append_new(f->list, json_pack("{s:s, s:s, s:s}", "check", check, "result",
-                                             results[mark], "detail", detail));
+    char text[4096];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    d->bad |= mark == DOCTOR_BAD;
+    ty_str shown = cli_text_shown(d->c->arena, ty_str_of(text), true);
+    json_array_append_new(d->findings,
+                          json_pack("{s:s, s:s, s:s#}", "check", check, "result", results[mark],
+                                    "detail", shown.ptr, (int)shown.len));
 }
 
-static void look_at_server(struct cli *c, struct findings *f)
-{
-    json_t *reply;
-    ty_err err = cli_target(c);
-    if (err == TY_OK)
-        err = cli_call(c, HTTP_GET, "/healthz", TY_STR(""), 2000, &reply);
-    if (err == TY_OK) {
-        json_decref(reply);
-        found(f, GOOD, "server",
-              ty_format(c->arena, "answers at %s, data in %s", c->url, c->data_dir));
-        return;
-    }
-    bool away = err == TY_UNAVAILABLE && !c->replied;
-    const char *why = ty_cstr(c->arena, ty_str_of(ty_err_message()));
-    found(f, NOTE, "server", away ? cli_away_text(c, why) : why);
-}
+static void (*const rows[])(struct doctor *d) = {
+#define DOCTOR_ROW(name) doctor_##name,
+#include "cli/doctor.def"
+#undef DOCTOR_ROW
+};
 
-static void look_at_isolation(struct cli *c, struct findings *f)
-{
-    const char *how = exec_isolation();
-    bool sweep = strcmp(how, "sweep") == 0;
-    found(f, sweep ? NOTE : GOOD, "isolation",
-          sweep ? "no PID namespaces here: what a job leaves behind is found by a mark in its "
-                  "environment"
-                : ty_format(c->arena, "%s: nothing of a job outlives it", how));
-}
-
-static void look_at_peers(struct cli *c, struct findings *f)
-{
-    if (http_peer_init() != TY_OK)
-        found(f, BAD, "peer check",
-              ty_format(c->arena, "%s; the server will not start", ty_err_message()));
-    else
-        found(f, GOOD, "peer check",
-              ty_format(c->arena, "by %s: only processes of your own user get an answer",
-                        http_peer_method()));
-}
-
-static void look_at_library(struct cli *c, struct findings *f, const char *file,
-                            const char *package)
-{
-    void *lib = dlopen(file, RTLD_LAZY | RTLD_LOCAL);
-    if (lib != NULL)
-        dlclose(lib);
-    found(f, lib != NULL ? GOOD : BAD, file,
-          lib != NULL ? "can be loaded"
-                      : ty_format(c->arena, "cannot be loaded; Debian package %s has it", package));
-}
-
-static void look_at_ports(struct cli *c, struct findings *f, const struct ty_config *config)
-{
-    ty_str text, low, high;
-    int64_t first, last;
-    const char *range =
-        ty_format(c->arena, "%" PRId64 "-%" PRId64, config->port_first, config->port_last);
-    if (ty_file_read(AT_FDCWD, "/proc/sys/net/ipv4/ip_local_port_range", 256, c->arena, &text) !=
-        TY_OK)
-        return;
-    high = ty_str_trim(text);
-    ty_str_split(&high, '\t', &low);
-    if (ty_parse_i64(low, &first) != TY_OK || ty_parse_i64(ty_str_trim(high), &last) != TY_OK)
-        return;
-    bool apart = config->port_last < first || config->port_first > last;
-    found(f, apart ? GOOD : NOTE, "replica ports",
-          apart ? ty_format(c->arena, "%s, apart from those the system gives out", range)
-                : ty_format(c->arena,
-                            "%s overlaps what the system gives out (%" PRId64 "-%" PRId64
-                            "); set port_first and port_last in %s/trainyard.conf",
-                            range, first, last, c->data_dir));
-    found(
-        f, NOTE, "open ports",
-        ty_format(c->arena,
-                  "TensorFlow replicas listen on ALL interfaces, without authentication. Close "
-                  "ports %s to other machines:\n"
-                  "  nft add table inet trainyard\n"
-                  "  nft 'add chain inet trainyard input { type filter hook input priority 0; }'\n"
-                  "  nft 'add rule inet trainyard input iifname != \"lo\" tcp dport %s drop'\n"
-                  "or, with iptables (and the same with ip6tables):\n"
-                  "  iptables -I INPUT ! -i lo -p tcp --dport %" PRId64 ":%" PRId64 " -j DROP",
-                  range, range, config->port_first, config->port_last));
-}
-
-static void look_at_disk(struct cli *c, struct findings *f, const struct ty_config *config)
-{
-    struct statvfs fs;
-    const char *dir = c->data_dir;
-    if (statvfs(dir, &fs) != 0) {
-        found(f, NOTE, "disk", ty_format(c->arena, "no data folder at %s yet", dir));
-        return;
-    }
-    uint64_t free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
-    bool enough = free_bytes > (uint64_t)config->disk_reserve_bytes;
-    found(f, enough ? GOOD : BAD, "disk",
-          ty_format(c->arena,
-                    "%" PRIu64 " MiB free at %s; new jobs are refused below %" PRId64 " MiB",
-                    free_bytes >> 20, dir, config->disk_reserve_bytes >> 20));
-}
-
-static void look_at_shell(struct cli *c, struct findings *f)
-{
-    bool on = getenv("TRAINYARD_ENV") != NULL;
-    found(f, NOTE, "this shell",
-          on ? ty_format(c->arena, "Google's clients are pointed at %s", getenv("TRAINYARD_URL"))
-             : "Google's clients are not pointed here; eval \"$(trainyard env)\" does it");
-}
-
-static void print_findings(const struct findings *f)
+static void print_findings(const struct doctor *d)
 {
     json_t *finding;
     size_t i;
-    json_array_foreach (f->list, i, finding) {
-        printf("%-8s %-22s %s\n", json_string_value(json_object_get(finding, "result")),
+    json_array_foreach (d->findings, i, finding) {
+        printf("%-8s %-20s %s\n", json_string_value(json_object_get(finding, "result")),
                json_string_value(json_object_get(finding, "check")),
                json_string_value(json_object_get(finding, "detail")));
     }
@@ -140,28 +36,16 @@ static void print_findings(const struct findings *f)
 
 int cli_doctor(struct cli *c)
 {
-    struct findings f = {.list = json_array()};
-    struct ty_config config;
-    ty_str text;
+    struct doctor d = {.c = c, .findings = json_array()};
     int status = CLI_OK;
     c->data_dir = cli_data_dir(c);
-    ty_config_init(&config, c->arena);
-    const char *path = ty_format(c->arena, "%s/trainyard.conf", c->data_dir);
-    if (ty_file_read(AT_FDCWD, path, 1 << 20, c->arena, &text) == TY_OK &&
-        ty_config_parse(&config, c->arena, path, text) != TY_OK)
-        found(&f, BAD, "settings", ty_err_message());
-    look_at_server(c, &f);
-    look_at_isolation(c, &f);
-    look_at_peers(c, &f);
-    look_at_library(c, &f, "libmicrohttpd.so.12", "libmicrohttpd12");
-    look_at_library(c, &f, "libcrypto.so.3", "libssl3");
-    look_at_disk(c, &f, &config);
-    look_at_shell(c, &f);
-    look_at_ports(c, &f, &config);
+    ty_config_init(&d.config, c->arena);
+    for (size_t i = 0; i < TY_COUNT(rows); i++)
+        rows[i](&d);
     if (cli_arg(&c->args, "format").len > 0)
-        status = cli_print(c, f.list, "yaml");
+        status = cli_print(c, d.findings, "yaml");
     else
-        print_findings(&f);
-    json_decref(f.list);
-    return status != CLI_OK ? status : f.bad ? CLI_FAILED : CLI_OK;
+        print_findings(&d);
+    json_decref(d.findings);
+    return status != CLI_OK ? status : d.bad ? CLI_FAILED : CLI_OK;
 }

@@ -4,6 +4,7 @@
  *   lists          a,b,c              repeated flags add to the list
  *   dicts          k=v,k=v
  *   ^D^...         the text D, any characters, separates instead of the comma: ^|^a,b|c
+ *   -rn            flags of one letter, if the command has them
  * As in gcloud, "--flag value" does not take a value that starts with "--": that is nearly always a
  * forgotten value; write --flag=--value. */
 #include "cli/cli_int.h"
@@ -88,7 +89,7 @@ static ty_err flag_parse(struct ty_arena *a, const struct cli_command *cmd, int 
         value = ty_str_of(argv[++*i]);
     }
     int64_t number;
-    if (f->kind == CLI_INT) {
+    if (f->kind == CLI_INT || (f->kind == CLI_LIMIT && !ty_str_is(value, "unlimited"))) {
         ty_err err = cli_number_parse(ty_format(a, "argument --%s", f->name), value, &number);
         if (err != TY_OK)
             return err;
@@ -97,10 +98,51 @@ static ty_err flag_parse(struct ty_arena *a, const struct cli_command *cmd, int 
     return TY_OK;
 }
 
+bool cli_takes_many(const struct cli_command *cmd)
+{
+    return strstr(cmd->positional, " ...") != NULL && strncmp(cmd->positional, "[--", 3) != 0;
+}
+
+static bool has_letters(const struct cli_command *cmd)
+{
+    for (const struct cli_flag *f = cmd->flags; f->name != NULL; f++)
+        if (f->name[1] == '\0')
+            return true;
+    return false;
+}
+
+/* "-rn", "-z txt", "-ztxt" at argv[*i]; moves *i to its last word. */
+static ty_err letters_parse(struct ty_arena *a, const struct cli_command *cmd, int argc,
+                            char **argv, int *i, struct cli_args *args)
+{
+    for (const char *p = argv[*i] + 1; *p != '\0'; p++) {
+        const struct cli_flag *f = cli_flag_find(cmd, (ty_str){p, 1});
+        if (f == NULL && *p == 'q')
+            f = cli_flag_find(cmd, TY_STR("quiet"));
+        if (f == NULL)
+            return ty_fail(TY_INVALID_ARGUMENT, "unrecognized arguments: -%c", *p);
+        if (f->kind == CLI_BOOL) {
+            args_add(a, args, f, TY_STR("true"));
+            continue;
+        }
+        if (p[1] == '\0' && *i + 1 >= argc)
+            return ty_fail(TY_INVALID_ARGUMENT, "argument -%c needs a value", *p);
+        args_add(a, args, f, ty_str_of(p[1] != '\0' ? p + 1 : argv[++*i]));
+        break;
+    }
+    return TY_OK;
+}
+
 static ty_err positional_parse(struct ty_arena *a, const struct cli_command *cmd, const char *word,
                                struct cli_args *args)
 {
-    if (args->positional.len > 0 && strcmp(cmd->words, "help") == 0) {
+    bool all = strcmp(cmd->words, "help") == 0 || strcmp(cmd->words, "completion") == 0;
+    if (cli_takes_many(cmd)) {
+        args->words[args->word_count++] = ty_cstr(a, ty_str_of(word));
+        args->positional = ty_str_of(word);
+        return TY_OK;
+    }
+    if (args->positional.len > 0 && all) {
         args->positional =
             ty_str_of(ty_format(a, TY_STR_FMT " %s", TY_STR_ARG(args->positional), word));
         return TY_OK;
@@ -108,11 +150,13 @@ static ty_err positional_parse(struct ty_arena *a, const struct cli_command *cmd
     if (cmd->positional[0] != '[' && strchr(cmd->positional, ' ') != NULL &&
         args->positional.len > 0 && args->second.len == 0) {
         args->second = ty_str_of(word);
+        args->words[args->word_count++] = ty_cstr(a, ty_str_of(word));
         return TY_OK;
     }
     if (cmd->positional[0] == '\0' || cmd->positional[0] == '[' || args->positional.len > 0)
         return ty_fail(TY_INVALID_ARGUMENT, "unrecognized arguments: %s", word);
     args->positional = ty_str_of(word);
+    args->words[args->word_count++] = ty_cstr(a, ty_str_of(word));
     return TY_OK;
 }
 
@@ -158,6 +202,7 @@ ty_err cli_args_parse(struct ty_arena *a, const struct cli_command *cmd, int arg
     bool flags_over = false;
     const char *joined;
     args.tail = &args.first;
+    args.words = ty_new_array(a, char *, (size_t)argc + 1);
     for (int i = 0; i < argc; i++) {
         ty_str word = ty_str_of(argv[i]);
         ty_err err = TY_OK;
@@ -172,6 +217,8 @@ ty_err cli_args_parse(struct ty_arena *a, const struct cli_command *cmd, int arg
         else if (!flags_over && (ty_str_is(word, "-h") || (ty_str_is(word, "-q") && cmd->run)))
             args_add(a, &args, cli_flag_find(NULL, ty_str_of(argv[i][1] == 'h' ? "help" : "quiet")),
                      TY_STR("true"));
+        else if (!flags_over && word.len > 1 && word.ptr[0] == '-' && has_letters(cmd))
+            err = letters_parse(a, cmd, argc, argv, &i, &args);
         else if (!flags_over && word.len > 1 && word.ptr[0] == '-')
             err = ty_fail(TY_INVALID_ARGUMENT, "unrecognized arguments: %s", argv[i]);
         else if (!flags_over && (joined = flag_joined(a, &args, argc, argv, i)) != NULL)
@@ -277,11 +324,6 @@ ty_err cli_dict_split(struct ty_arena *a, const char *flag, ty_str text,
                            "needs another delimiter: ^|^key=a,b|key=c)",
                            flag, TY_STR_ARG(i->value));
         i->value = value;
-        for (struct cli_item *k = items; k != i; k = k->next)
-            if (ty_str_eq(k->key, i->key))
-                return ty_fail(TY_INVALID_ARGUMENT,
-                               "argument --%s: '" TY_STR_FMT "' is there twice", flag,
-                               TY_STR_ARG(i->key));
     }
     *ret_items = items;
     return TY_OK;

@@ -149,11 +149,8 @@ static ty_err file_expand(struct expansion *e, const char *path)
                        "name itself?)",
                        MAX_FILES, path);
     ty_err err = ty_file_read(AT_FDCWD, path, FILE_BYTES, e->arena, &text);
-    if (err == TY_OK) {
-        err = wire_yaml_parse(text, &root);
-        if (err != TY_OK)
-            err = ty_wrap(err, "%s", path);
-    }
+    if (err == TY_OK)
+        err = cli_yaml_parse(text, path, &root);
     if (err != TY_OK)
         return ty_wrap(err, "argument --flags-file");
     e->path = ty_cstr(e->arena, ty_str_of(path));

@@ -71,7 +71,7 @@ static int begin(struct cli *c, const char **ret_path)
         if (err != TY_OK)
             return cli_fail(c, err);
     }
-    fprintf(stderr, "Using endpoint [%s/]\n", c->url);
+    cli_say(c, "Using endpoint [%s/]\n", c->url);
     return CLI_OK;
 }
 
@@ -118,12 +118,13 @@ static ty_err config_load(struct cli *c, json_t **ret_spec)
 static int create_body(struct cli *c, json_t **ret_body)
 {
     json_t *pools = NULL, *spec = NULL;
-    if (cli_arg(&c->args, "display-name").len == 0) {
+    if (!cli_arg_given(&c->args, "display-name")) { /* an empty one is for the server to refuse */
         (void)!ty_fail(TY_INVALID_ARGUMENT, "argument --display-name: must be specified");
         return cli_fail_usage(c);
     }
-    if (cli_pools_from_flags(c->arena, &c->args, &pools) != TY_OK)
-        return cli_fail_usage(c);
+    ty_err flags = cli_pools_from_flags(c->arena, &c->args, &pools);
+    if (flags != TY_OK)
+        return flags == TY_FAILED_PRECONDITION ? cli_fail_value(c) : cli_fail_usage(c);
     if (cli_pools_package(c, pools) != TY_OK) {
         json_decref(pools);
         return cli_fail_usage(c);
@@ -135,24 +136,40 @@ static int create_body(struct cli *c, json_t **ret_body)
     }
     if (cli_arg(&c->args, "config").len > 0) {
         ty_err err = config_load(c, &spec);
+        if (err == TY_OK && pools == NULL)
+            err = cli_spec_check(spec);
         if (err != TY_OK) {
+            json_decref(spec);
             json_decref(pools);
             return cli_fail(c, err);
         }
     }
-    if (cli_job_build(c->arena, &c->args, spec, pools, ret_body) != TY_OK)
-        return cli_fail_usage(c);
-    return CLI_OK;
+    ty_err err = cli_job_build(c->arena, &c->args, spec, pools, ret_body);
+    return err == TY_OK                    ? CLI_OK
+           : err == TY_FAILED_PRECONDITION ? cli_fail_value(c)
+                                           : cli_fail_usage(c);
 }
 
+/* As gcloud says it to gcloud's users; the others learn more. */
 static void say_submitted(const struct cli *c, const json_t *job)
 {
-    ty_str name = wire_json_get_str(job, "name");
-    fprintf(stderr,
-            "CustomJob [" TY_STR_FMT "] is submitted successfully.\n\n"
-            "See how it is doing:\n  $ %s ai custom-jobs describe " TY_STR_FMT "\n"
-            "Follow its log:\n  $ %s ai custom-jobs stream-logs " TY_STR_FMT "\n",
-            TY_STR_ARG(name), c->program, TY_STR_ARG(name), c->program, TY_STR_ARG(name));
+    const char *name = ty_cstr(c->arena, wire_json_get_str(job, "name")), *program = c->program;
+    const char *track = ty_format(c->arena, "%s%s", c->track[0] != '\0' ? " " : "", c->track);
+    cli_say(c, "CustomJob [%s] is submitted successfully.\n\n", name);
+    if (c->as_gcloud)
+        cli_say(c,
+                "Your job is still active. You may view the status of your job with the command\n\n"
+                "  $ %s%s ai custom-jobs describe %s\n\n"
+                "or continue streaming the logs with the command\n\n"
+                "  $ %s%s ai custom-jobs stream-logs %s\n",
+                program, track, name, program, track, name);
+    else
+        cli_say(c,
+                "Follow its log:\n  $ %s ai custom-jobs stream-logs %s\n"
+                "See how it is doing:\n  $ %s ai custom-jobs describe %s\n"
+                "Ask what it waits for:\n  $ %s why %s\n"
+                "Stop it:\n  $ %s ai custom-jobs cancel %s\n",
+                program, name, program, name, program, name, program, name);
 }
 
 int cli_custom_jobs_create(struct cli *c)
@@ -187,93 +204,68 @@ int cli_custom_jobs_create(struct cli *c)
 static ty_err list_page(struct cli *c, ty_str token, int64_t size, json_t **ret_page)
 {
     struct ty_buf b;
-    ty_str filter = cli_arg(&c->args, "filter");
     ty_buf_init(&b, 1 << 20);
     ty_buf_addf(&b, "%s?pageSize=%" PRId64, cli_jobs_path(c), size);
-    if (filter.len > 0) {
-        ty_buf_addz(&b, "&filter=");
-        wire_url_encode(&b, filter);
-    }
     if (token.len > 0) {
         ty_buf_addz(&b, "&pageToken=");
         wire_url_encode(&b, token);
     }
-    ty_err err = ty_buf_check(&b, "--filter");
+    ty_err err = ty_buf_check(&b, "the address");
     if (err == TY_OK)
         err = cli_call(c, HTTP_GET, b.ptr, TY_STR(""), CALL_MS, ret_page);
     ty_buf_clear(&b);
     return err;
 }
 
-/* All pages, or as many as --limit needs. A sort has to see all of them. */
-static ty_err list_all(struct cli *c, json_t *ret_jobs)
+/* All pages, or as many as --limit needs. A sort has to see all of them. The filter is applied here
+ * and not by the server: gcloud's language is its own. */
+static ty_err list_all(struct cli *c, struct cli_filter *filter, json_t *ret_jobs)
 {
     int64_t limit = cli_arg_int(&c->args, "limit", INT64_MAX);
     bool sorted = cli_arg(&c->args, "sort-by").len > 0;
-    int64_t size = !sorted && limit < PAGE_JOBS ? limit : PAGE_JOBS;
+    int64_t size = !sorted && filter == NULL && limit < PAGE_JOBS ? limit : PAGE_JOBS;
     size = cli_arg_int(&c->args, "page-size", size);
     ty_str token = {"", 0};
     do {
-        json_t *page;
+        json_t *page, *job;
+        size_t i;
         ty_err err = list_page(c, token, size, &page);
         if (err != TY_OK)
             return err;
-        json_array_extend(ret_jobs, json_object_get(page, "customJobs"));
+        json_array_foreach (json_object_get(page, "customJobs"), i, job) {
+            if (filter == NULL || cli_filter_matches(filter, job))
+                json_array_append(ret_jobs, job);
+        }
         token = ty_str_dup(c->arena, wire_json_get_str(page, "nextPageToken"));
         json_decref(page);
     } while (token.len > 0 && (sorted || (int64_t)json_array_size(ret_jobs) < limit));
     return TY_OK;
 }
 
-struct sort_item {
-    json_t *job;
-    const json_t *key;
-    size_t place; /* equal keys stay in their order */
-    bool down;
-};
-
-static int sort_compare(const void *pa, const void *pb)
-{
-    const struct sort_item *a = pa, *b = pb;
-    int by = 0;
-    if (json_is_number(a->key) && json_is_number(b->key)) {
-        double x = json_number_value(a->key), y = json_number_value(b->key);
-        by = (x > y) - (x < y);
-    } else {
-        const char *x = json_string_value(a->key), *y = json_string_value(b->key);
-        by = strcmp(x != NULL ? x : "", y != NULL ? y : "");
-    }
-    if (by != 0)
-        return a->down ? -by : by;
-    return (a->place > b->place) - (a->place < b->place);
-}
-
 /* --sort-by and --limit, on what came. */
 static json_t *list_arrange(struct cli *c, json_t *jobs)
 {
-    ty_str key = cli_arg(&c->args, "sort-by");
-    size_t count = json_array_size(jobs);
     int64_t limit = cli_arg_int(&c->args, "limit", INT64_MAX);
-    struct sort_item *items = ty_new_array(c->arena, struct sort_item, count + 1);
-    bool down = key.len > 0 && key.ptr[0] == '~';
-    for (size_t i = 0; i < count; i++) {
-        json_t *job = json_array_get(jobs, i);
-        items[i] = (struct sort_item){job, cli_json_at(job, ty_str_drop(key, down)), i, down};
-    }
-    if (key.len > 0)
-        qsort(items, count, sizeof(*items), sort_compare);
-    json_t *arranged = json_array();
-    for (size_t i = 0; i < count && (int64_t)i < limit; i++)
-        json_array_append(arranged, items[i].job);
+    json_t *arranged = cli_sort_by_keys(c->arena, cli_arg(&c->args, "sort-by"), false, jobs);
+    while ((int64_t)json_array_size(arranged) > limit)
+        json_array_remove(arranged, json_array_size(arranged) - 1);
     return arranged;
 }
 
 ty_err cli_jobs_fetch(struct cli *c, json_t **ret_jobs)
 {
+    struct cli_filter *filter = NULL;
+    ty_str text = cli_arg(&c->args, "filter");
+    ty_err err = text.len > 0 ? cli_filter_parse(c->arena, text, &filter) : TY_OK;
+    if (err != TY_OK)
+        return err;
     json_t *jobs = json_array();
-    ty_err err = list_all(c, jobs);
-    if (err == TY_OK)
+    err = list_all(c, filter, jobs);
+    if (err == TY_OK) {
+        cli_filter_warn(filter);
         *ret_jobs = list_arrange(c, jobs);
+    }
+    cli_filter_clear(filter);
     json_decref(jobs);
     return err;
 }
@@ -289,7 +281,7 @@ static int list_print(struct cli *c, const json_t *jobs)
         return CLI_OK;
     }
     if (json_array_size(jobs) == 0 && cli_arg(&c->args, "format").len == 0) {
-        fputs("Listed 0 items.\n", stderr);
+        cli_say(c, "Listed 0 items.\n");
         return CLI_OK;
     }
     return cli_print(c, jobs, isatty(STDOUT_FILENO) ? "table" : "yaml");
@@ -317,6 +309,21 @@ int cli_custom_jobs_list(struct cli *c)
 
 /* ---- describe, cancel ---- */
 
+/* For people: what it used, after the resource. A server too old to tell is no reason to fail. */
+static void describe_usage(struct cli *c, const char *path)
+{
+    json_t *usage;
+    struct ty_buf b;
+    if (cli_usage_fetch(c, ty_str_of(strrchr(path, '/') + 1), &usage) != TY_OK)
+        return;
+    ty_buf_init(&b, CONFIG_BYTES);
+    cli_usage_receipt(c->arena, &b, usage);
+    if (b.len > 0)
+        printf("\n%s", b.ptr);
+    ty_buf_clear(&b);
+    json_decref(usage);
+}
+
 int cli_custom_jobs_describe(struct cli *c)
 {
     const char *path = NULL;
@@ -328,6 +335,9 @@ int cli_custom_jobs_describe(struct cli *c)
     if (err != TY_OK)
         return cli_fail(c, err);
     status = cli_print(c, job, "yaml");
+    if (status == CLI_OK && !c->as_gcloud && !cli_arg_given(&c->args, "format") &&
+        isatty(STDOUT_FILENO))
+        describe_usage(c, path);
     json_decref(job);
     return status;
 }
@@ -345,9 +355,10 @@ int cli_custom_jobs_cancel(struct cli *c)
         return cli_fail(c, err);
     json_decref(nothing);
     const char *name = path + strlen("/v1/");
-    fprintf(stderr,
+    cli_say(c,
             "Request to cancel CustomJob [%s] has been sent.\n\n"
-            "See whether it has ended:\n  $ %s ai custom-jobs describe %s\n",
-            name, c->program, name);
+            "You may view the status of your job with the command\n\n"
+            "  $ %s%s%s ai custom-jobs describe %s\n\n",
+            name, c->program, c->track[0] != '\0' ? " " : "", c->track, name);
     return CLI_OK;
 }

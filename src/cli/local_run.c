@@ -63,14 +63,13 @@ static json_t *spec_new(const char *image, const struct cli_packed *packed, char
 /* What points Google's clients at the yard, if this data folder has one. */
 static const char **client_env(struct cli *c)
 {
-    size_t count, n = 0;
+    size_t count;
     if (access(ty_format(c->arena, "%s/client/key.json", c->data_dir), F_OK) != 0)
         return NULL;
-    struct auth_var *vars = auth_client_env(c->arena, c->data_dir, c->url, NULL, &count);
+    struct auth_var *vars = auth_job_env(c->arena, c->data_dir, c->url, &count);
     const char **env = ty_new_array(c->arena, const char *, count + 1);
     for (size_t i = 0; i < count; i++)
-        if (vars[i].value != NULL)
-            env[n++] = ty_format(c->arena, "%s=%s", vars[i].name, vars[i].value);
+        env[i] = ty_format(c->arena, "%s=%s", vars[i].name, vars[i].value);
     return env;
 }
 

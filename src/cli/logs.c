@@ -64,6 +64,16 @@ static void print_piped(ty_str severity, int64_t time_ns, ty_str task, ty_str te
     putchar('\n');
 }
 
+/* Errors are red, whoever has them; the service's warnings are yellow, its other words dim. */
+static const char *text_color(bool service, ty_str severity)
+{
+    if (ty_str_is(severity, "ERROR"))
+        return "\033[31m";
+    if (service && ty_str_is(severity, "WARNING"))
+        return "\033[33m";
+    return service ? "\033[90m" : "";
+}
+
 /* A colour of its own for each task, the same every time. */
 static void print_pretty(const struct follow *f, ty_str severity, ty_str task, ty_str text)
 {
@@ -71,17 +81,15 @@ static void print_pretty(const struct follow *f, ty_str severity, ty_str task, t
     unsigned hash = 0;
     for (size_t i = 0; i < task.len; i++)
         hash = hash * 31 + (unsigned char)task.ptr[i];
-    bool service = ty_str_is(task, "service"), bad = ty_str_is(severity, "ERROR");
+    bool service = ty_str_is(task, "service");
+    const char *color = f->color ? text_color(service, severity) : "";
     if (f->color)
         printf("\033[%dm" TY_STR_FMT "\033[0m %s", service ? 90 : colors[hash % TY_COUNT(colors)],
-               TY_STR_ARG(task),
-               service ? "\033[90m"
-               : bad   ? "\033[31m"
-                       : "");
+               TY_STR_ARG(task), color);
     else
         printf(TY_STR_FMT " ", TY_STR_ARG(task));
     fwrite(text.ptr, 1, text.len, stdout);
-    fputs(f->color && (service || bad) ? "\033[0m\n" : "\n", stdout);
+    fputs(color[0] != '\0' ? "\033[0m\n" : "\n", stdout);
 }
 
 static void print_line(const struct follow *f, const json_t *line)
@@ -238,7 +246,7 @@ int cli_custom_jobs_stream_logs(struct cli *c)
     int status = cli_job_begin(c, &f.id);
     if (status != CLI_OK)
         return status;
-    fprintf(stderr, "Using endpoint [%s/]\n", c->url);
+    cli_say(c, "Using endpoint [%s/]\n", c->url);
     f.pretty = isatty(STDOUT_FILENO);
     f.color = f.pretty && cli_color(STDOUT_FILENO);
     interrupt_prepare(&f);

@@ -52,7 +52,11 @@ static ty_err run_tar(const char *const *argv)
                        "it has more than %d MiB; keep data and outputs in another folder and give "
                        "their paths as arguments",
                        ARCHIVE_BYTES >> 20);
-    return status == 0 ? TY_OK : ty_fail(TY_FAILED_PRECONDITION, "tar failed");
+    /* 1: a file went away or changed under it (an editor's lock, a link that leads nowhere); tar
+     * has said which. */
+    return status == 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 1)
+               ? TY_OK
+               : ty_fail(TY_FAILED_PRECONDITION, "tar failed");
 }
 
 /* `--option` words, then what goes in: -C FOLDER NAME ... */
@@ -77,6 +81,8 @@ static ty_err archive_make(struct cli *c, const char *file, const char *const *w
         "--exclude=./build",
         "--exclude=./dist",
         "--exclude=*.egg-info",
+        "--exclude=.#*",
+        "--exclude=.venv",
         "--exclude-tag-all=pyvenv.cfg",
     };
     const char **argv = ty_new_array(c->arena, const char *, TY_COUNT(first) + count + 1);
@@ -139,23 +145,23 @@ static ty_err setup_write(struct cli *c, const char *into, ty_str setup)
 
 /* ---- keeping it ---- */
 
-static ty_err file_digest(struct cli *c, const char *path, char out[PYTHON_KEY_BYTES])
+static ty_err file_digest(struct cli *c, const char *path, char out[WIRE_SHA256_HEX_BYTES])
 {
     ty_str bytes;
-    struct python_sha256 h;
+    struct wire_sha256 h;
     ty_err err = ty_file_read(AT_FDCWD, path, ARCHIVE_BYTES, c->arena, &bytes);
     if (err != TY_OK)
         return err;
-    python_sha256_init(&h);
-    python_sha256_add(&h, bytes.ptr, bytes.len);
-    python_sha256_end(&h, out);
+    wire_sha256_init(&h);
+    wire_sha256_add(&h, bytes.ptr, bytes.len);
+    wire_sha256_end(&h, out);
     return TY_OK;
 }
 
 /* Give the archive its name, in the data folder, where jobs find it. */
 static ty_err archive_keep(struct cli *c, const char *made, const char *name, const char **ret_path)
 {
-    char digest[PYTHON_KEY_BYTES];
+    char digest[WIRE_SHA256_HEX_BYTES];
     ty_err err = file_digest(c, made, digest);
     if (err != TY_OK)
         return err;

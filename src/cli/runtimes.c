@@ -57,6 +57,21 @@ int cli_runtimes_add(struct cli *c)
 
 int cli_runtimes_remove(struct cli *c)
 {
-    ty_err err = python_runtime_remove(cli_data_dir(c), c->args.positional);
+    ty_str key = c->args.positional;
+    struct ty_config config;
+    struct python_host host;
+    struct python_runtime runtime;
+    ty_err err = TY_OK;
+    c->data_dir = cli_data_dir(c);
+    if (python_image_check(key) == TY_OK) { /* what `add` was given will do, too */
+        err = cli_config_read(c, &config);
+        if (err == TY_OK)
+            err = python_host_read(c->arena, config.python, &host);
+        if (err == TY_OK)
+            err = python_runtime_find(c->arena, key, &host, &runtime);
+        key = ty_str_of(runtime.key);
+    }
+    if (err == TY_OK)
+        err = python_runtime_remove(c->data_dir, key);
     return err == TY_OK ? CLI_OK : cli_fail(c, err);
 }

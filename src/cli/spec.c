@@ -143,62 +143,62 @@ static ty_err pool_values(struct ty_arena *a, ty_str text, ty_str ret_values[POO
 }
 
 /* Keys of a package that is made here. It is for the whole job, so the first pool has them. */
-static ty_err pool_check_local(const ty_str v[POOL_KEYS], bool first)
+static const char *pool_wrong_local(const ty_str v[POOL_KEYS], bool first)
 {
     if (!first)
-        return ty_fail(TY_INVALID_ARGUMENT,
-                       "argument --worker-pool-spec: 'local-package-path' belongs to the first "
-                       "pool; its package runs in all of them");
+        return "key [local-package-path] belongs to the first pool; its package runs in all of "
+               "them";
     if (v[POOL_EXECUTOR_IMAGE].len == 0 || v[POOL_CONTAINER_IMAGE].len > 0)
-        return ty_fail(TY_INVALID_ARGUMENT,
-                       "argument --worker-pool-spec: 'local-package-path' needs "
-                       "'executor-image-uri', and no 'container-image-uri'");
+        return "key [local-package-path] needs [executor-image-uri], and no [container-image-uri]";
     if ((v[POOL_PYTHON_MODULE].len > 0) == (v[POOL_SCRIPT].len > 0))
-        return ty_fail(TY_INVALID_ARGUMENT,
-                       "argument --worker-pool-spec: with 'local-package-path', exactly one of "
-                       "keys [python-module, script] is required");
-    return TY_OK;
+        return "with [local-package-path], exactly one of keys [python-module, script] is required";
+    return NULL;
 }
 
 /* What a pool runs. `local`: the first pool's package is for all. */
-static ty_err pool_check_task(const ty_str v[POOL_KEYS], bool first, bool local)
+static const char *pool_wrong_task(const ty_str v[POOL_KEYS], bool first, bool local)
 {
-    for (size_t k = POOL_LOCAL_PATH; k < POOL_KEYS; k++)
-        if (v[k].len > 0 && v[POOL_LOCAL_PATH].len == 0)
-            return ty_fail(TY_INVALID_ARGUMENT,
-                           "argument --worker-pool-spec: '%s' needs 'local-package-path'",
-                           pool_keys[k]);
+    bool image = v[POOL_CONTAINER_IMAGE].len > 0, executor = v[POOL_EXECUTOR_IMAGE].len > 0;
+    bool module = v[POOL_PYTHON_MODULE].len > 0;
     if (v[POOL_LOCAL_PATH].len > 0)
-        return pool_check_local(v, first);
-    if (local && (v[POOL_CONTAINER_IMAGE].len > 0 || v[POOL_EXECUTOR_IMAGE].len > 0 ||
-                  v[POOL_PYTHON_MODULE].len > 0))
-        return ty_fail(TY_INVALID_ARGUMENT,
-                       "argument --worker-pool-spec: the package of the first pool's "
-                       "'local-package-path' runs in this one, too; it can have no image and no "
-                       "module of its own");
+        return pool_wrong_local(v, first);
+    for (size_t k = POOL_LOCAL_PATH; k < POOL_KEYS; k++)
+        if (v[k].len > 0)
+            return "keys [script, requirements, extra-packages, extra-dirs, output-image-uri] need "
+                   "[local-package-path]";
     if (local)
-        return TY_OK;
-    if ((v[POOL_CONTAINER_IMAGE].len > 0) == (v[POOL_EXECUTOR_IMAGE].len > 0))
-        return ty_fail(TY_INVALID_ARGUMENT,
-                       "argument --worker-pool-spec: exactly one of keys [executor-image-uri, "
-                       "container-image-uri] is required");
-    if ((v[POOL_EXECUTOR_IMAGE].len > 0) != (v[POOL_PYTHON_MODULE].len > 0))
-        return ty_fail(TY_INVALID_ARGUMENT, "argument --worker-pool-spec: 'python-module' and "
-                                            "'executor-image-uri' go together");
-    return TY_OK;
+        return image || executor || module
+                   ? "the package of the first pool's [local-package-path] runs in this one, too: "
+                     "it can have no image and no module of its own"
+                   : NULL;
+    if (image == executor)
+        return "exactly one of keys [executor-image-uri, container-image-uri] is required";
+    if (image && module)
+        return "key [python-module] does not go with [container-image-uri]";
+    if (executor && !module)
+        return "key [python-module] is required with [executor-image-uri]";
+    return NULL;
 }
 
+/* What does not go together, in gcloud's order: TY_FAILED_PRECONDITION, for exit status 1. */
 static ty_err pool_check(const ty_str v[POOL_KEYS], bool first, bool local)
 {
-    int64_t n;
-    ty_err err = pool_check_task(v, first, local);
-    if (err != TY_OK)
-        return err;
-    if (v[POOL_ACCELERATOR_COUNT].len > 0 && v[POOL_ACCELERATOR_TYPE].len == 0)
-        return ty_fail(TY_INVALID_ARGUMENT,
-                       "argument --worker-pool-spec: 'accelerator-count' needs "
-                       "'accelerator-type'");
+    const char *wrong = NULL;
+    if (v[POOL_MACHINE_TYPE].len == 0)
+        wrong = "key [machine-type] is required";
+    else if (v[POOL_ACCELERATOR_COUNT].len > 0 && v[POOL_ACCELERATOR_TYPE].len == 0)
+        wrong = "key [accelerator-type] is required with [accelerator-count]";
+    else
+        wrong = pool_wrong_task(v, first, local);
+    return wrong == NULL ? TY_OK
+                         : ty_fail(TY_FAILED_PRECONDITION,
+                                   "Invalid value for [--worker-pool-spec]: %s.", wrong);
+}
+
+static ty_err numbers_check(const ty_str v[POOL_KEYS])
+{
     static const int numbers[] = {POOL_REPLICA_COUNT, POOL_ACCELERATOR_COUNT};
+    int64_t n;
     for (size_t i = 0; i < TY_COUNT(numbers); i++)
         if (v[numbers[i]].ptr != NULL &&
             cli_number_parse(pool_keys[numbers[i]], v[numbers[i]], &n) != TY_OK)
@@ -253,6 +253,8 @@ static ty_err pool_new(struct ty_arena *a, ty_str text, const json_t *first, jso
         return ty_fail(TY_INVALID_ARGUMENT, "argument --worker-pool-spec: is not UTF-8 text");
     ty_err err = pool_values(a, text, v);
     if (err == TY_OK)
+        err = numbers_check(v);
+    if (err == TY_OK)
         err = pool_check(v, first == NULL, json_object_get(first, "localPackage") != NULL);
     if (err == TY_OK)
         *ret_pool = pool_build(v);
@@ -270,9 +272,8 @@ ty_err cli_pools_from_flags(struct ty_arena *a, const struct cli_args *args, jso
         if (v->text.len > 0)
             err = pool_new(a, v->text, json_array_get(pools, 0), &pool);
         else if (json_array_size(pools) == 0)
-            err =
-                ty_fail(TY_INVALID_ARGUMENT, "argument --worker-pool-spec: the first one is empty: "
-                                             "a job needs its chief");
+            err = ty_fail(TY_FAILED_PRECONDITION, "Invalid value for [--worker-pool-spec]: the "
+                                                  "first one is empty: a job needs its chief.");
         else
             pool = json_object(); /* an empty one holds the place of its pool */
         if (err == TY_OK)
@@ -289,12 +290,114 @@ ty_err cli_pools_from_flags(struct ty_arena *a, const struct cli_args *args, jso
 
 /* ---- the file, and the whole ---- */
 
+ty_err cli_yaml_parse(ty_str text, const char *path, json_t **ret_value)
+{
+    struct ty_buf warnings;
+    ty_buf_init(&warnings, 1 << 16);
+    ty_err err = wire_yaml11_parse(text, &warnings, ret_value);
+    for (ty_str rest = ty_buf_str(&warnings), line; ty_str_split(&rest, '\n', &line);)
+        fprintf(stderr, "WARNING: '%s', " TY_STR_FMT "\n", path, TY_STR_ARG(line));
+    ty_buf_clear(&warnings);
+    return err != TY_OK ? ty_wrap(err, "'%s'", path) : TY_OK;
+}
+
+/* Fields that gcloud, which knows the type of each, does not send as they stand in the file: one
+ * value for a list is a list of one, an empty list is nothing, ' 2 ' is 2 and 1.0 no whole number.
+ * It does that for names in camelCase only; others it sends on as they are. */
+enum field_kind { FIELD_LIST, FIELD_INT };
+static const struct spec_field {
+    const char *path; /* of a pool, or of the spec */
+    enum field_kind kind;
+    bool of_pool;
+} spec_fields[] = {
+    {"workerPoolSpecs", FIELD_LIST, false},
+    {"reservedIpRanges", FIELD_LIST, false},
+    {"models", FIELD_LIST, false},
+    {"replicaCount", FIELD_INT, true},
+    {"machineSpec.acceleratorCount", FIELD_INT, true},
+    {"diskSpec.bootDiskSizeGb", FIELD_INT, true},
+    {"nfsMounts", FIELD_LIST, true},
+    {"containerSpec.command", FIELD_LIST, true},
+    {"containerSpec.args", FIELD_LIST, true},
+    {"containerSpec.env", FIELD_LIST, true},
+    {"pythonPackageSpec.packageUris", FIELD_LIST, true},
+    {"pythonPackageSpec.args", FIELD_LIST, true},
+    {"pythonPackageSpec.env", FIELD_LIST, true},
+};
+
+static ty_err field_normalise(json_t *object, const struct spec_field *f)
+{
+    ty_str rest = ty_str_of(f->path), head;
+    char name[64];
+    while (ty_str_split(&rest, '.', &head)) {
+        snprintf(name, sizeof(name), TY_STR_FMT, TY_STR_ARG(head));
+        object = json_object_get(object, name);
+    }
+    snprintf(name, sizeof(name), TY_STR_FMT, TY_STR_ARG(head));
+    json_t *value = json_object_get(object, name);
+    if (value == NULL)
+        return TY_OK;
+    if (f->kind == FIELD_INT && json_is_real(value))
+        return ty_fail(TY_INVALID_ARGUMENT, "%s: must be a whole number, not %g", f->path,
+                       json_real_value(value));
+    if (f->kind == FIELD_INT && json_is_string(value)) {
+        ty_str number = ty_str_trim(ty_str_of(json_string_value(value)));
+        json_object_set_new(object, name, json_stringn(number.ptr, number.len));
+    }
+    if (f->kind == FIELD_LIST && json_is_array(value) && json_array_size(value) == 0)
+        json_object_del(object, name);
+    else if (f->kind == FIELD_LIST && !json_is_array(value) && !json_is_null(value))
+        json_object_set_new(object, name, json_pack("[O]", value));
+    return TY_OK;
+}
+
+static ty_err spec_normalise(json_t *spec)
+{
+    json_t *pool;
+    size_t at;
+    ty_err err = TY_OK;
+    for (size_t i = 0; i < TY_COUNT(spec_fields) && err == TY_OK; i++)
+        if (!spec_fields[i].of_pool)
+            err = field_normalise(spec, &spec_fields[i]);
+    json_array_foreach (json_object_get(spec, "workerPoolSpecs"), at, pool) {
+        for (size_t i = 0; i < TY_COUNT(spec_fields) && err == TY_OK; i++)
+            if (spec_fields[i].of_pool)
+                err = field_normalise(pool, &spec_fields[i]);
+    }
+    return err;
+}
+
+/* Something other than "" and null; what is no text at all is for the server to name. */
+static bool has_value(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return value != NULL && !json_is_null(value) &&
+           !(json_is_string(value) && json_string_length(value) == 0);
+}
+
+ty_err cli_spec_check(const json_t *spec)
+{
+    json_t *pool;
+    size_t at;
+    json_array_foreach (json_object_get(spec, "workerPoolSpecs"), at, pool) {
+        const json_t *package = json_object_get(pool, "pythonPackageSpec");
+        bool python = has_value(package, "executorImageUri") || has_value(package, "pythonModule");
+        bool image = has_value(json_object_get(pool, "containerSpec"), "imageUri");
+        if (json_is_object(pool) && python == image)
+            return ty_fail(TY_INVALID_ARGUMENT,
+                           "workerPoolSpecs[%zu]: exactly one of fields [pythonPackageSpec, "
+                           "containerSpec] is required, with its image (names are in camelCase)",
+                           at);
+    }
+    return TY_OK;
+}
+
 ty_err cli_spec_from_yaml(ty_str text, const char *path, json_t **ret_spec)
 {
     json_t *spec;
-    ty_err err = wire_yaml_parse(text, &spec);
+    ty_err err = cli_yaml_parse(text, path, &spec);
     if (err != TY_OK)
-        return ty_wrap(err, "'%s'", path);
+        return err;
     if (!json_is_object(spec)) {
         json_decref(spec);
         return ty_fail(TY_INVALID_ARGUMENT,
@@ -310,11 +413,10 @@ ty_err cli_spec_from_yaml(ty_str text, const char *path, json_t **ret_spec)
             "under 'jobSpec', and give the rest by flags (--display-name, --labels)",
             path);
     }
-    json_t *pools = field_get(spec, "workerPoolSpecs");
-    if (json_is_object(pools)) { /* Google's own example gives one pool as a mapping */
-        json_t *list = json_array();
-        json_array_append(list, pools);
-        field_set(spec, "workerPoolSpecs", list);
+    err = spec_normalise(spec);
+    if (err != TY_OK) {
+        json_decref(spec);
+        return ty_wrap(err, "'%s'", path);
     }
     *ret_spec = spec;
     return TY_OK;
@@ -375,6 +477,37 @@ static ty_err overlay_fields(const struct cli_args *args, json_t *spec)
     return TY_OK;
 }
 
+/* --kms-key: a full name, or a name with its ring, place and project. */
+static ty_err overlay_key(struct ty_arena *a, const struct cli_args *args, json_t *body)
+{
+    ty_str key = cli_arg(args, "kms-key"), ring = cli_arg(args, "kms-keyring");
+    ty_str place = cli_arg(args, "kms-location"), project = cli_arg(args, "kms-project");
+    bool full = ty_str_starts(key, TY_STR("projects/"));
+    json_t *name = NULL;
+    if (key.len == 0 && ring.len + place.len + project.len > 0)
+        return ty_fail(TY_INVALID_ARGUMENT, "argument --kms-key: must be specified with the other "
+                                            "--kms flags");
+    if (key.len == 0)
+        return TY_OK;
+    if (project.len == 0)
+        project = cli_arg(args, "project");
+    if (!full && (ring.len == 0 || place.len == 0 || project.len == 0))
+        return ty_fail(
+            TY_FAILED_PRECONDITION,
+            "Invalid value for [--kms-key]: give it as projects/P/locations/R/keyRings/K/"
+            "cryptoKeys/N, or with --kms-keyring, --kms-location and --kms-project.");
+    if (!full)
+        key = ty_str_of(ty_format(a,
+                                  "projects/" TY_STR_FMT "/locations/" TY_STR_FMT
+                                  "/keyRings/" TY_STR_FMT "/cryptoKeys/" TY_STR_FMT,
+                                  TY_STR_ARG(project), TY_STR_ARG(place), TY_STR_ARG(ring),
+                                  TY_STR_ARG(key)));
+    ty_err err = text_new("kms-key", key, &name);
+    if (err == TY_OK)
+        json_object_set_new(body, "encryptionSpec", json_pack("{s:o}", "kmsKeyName", name));
+    return err;
+}
+
 ty_err cli_job_build(struct ty_arena *a, const struct cli_args *args, json_t *spec, json_t *pools,
                      json_t **ret_body)
 {
@@ -392,6 +525,8 @@ ty_err cli_job_build(struct ty_arena *a, const struct cli_args *args, json_t *sp
         err = text_new("display-name", cli_arg(args, "display-name"), &name);
     if (err == TY_OK)
         json_object_set_new(body, "displayName", name);
+    if (err == TY_OK)
+        err = overlay_key(a, args, body);
     if (err == TY_OK && cli_arg_given(args, "labels")) {
         err = dict_new(a, args, "labels", &labels);
         if (err == TY_OK)

@@ -13,11 +13,14 @@
     static const struct cli_flag name##_flags[] = {
 #define ELSEWHERE(name, words, positional, summary, details)                                       \
     static const struct cli_flag name##_flags[] = {
+#define STORAGE(words, name, positional, summary, details)                                         \
+    static const struct cli_flag storage_##name##_flags[] = {
 #include "cli/commands.def"
 #undef FLAG
 #undef END
 #undef COMMAND
 #undef ELSEWHERE
+#undef STORAGE
 
 #define FLAG(...)
 #define END
@@ -25,6 +28,8 @@
     {words, positional, summary, details, name##_flags, cli_##name},
 #define ELSEWHERE(name, words, positional, summary, details)                                       \
     {words, positional, summary, details, name##_flags, NULL},
+#define STORAGE(words, name, positional, summary, details)                                         \
+    {"storage " words, positional, summary, details, storage_##name##_flags, cli_storage},
 const struct cli_command cli_commands[] = {
 #include "cli/commands.def"
 };
@@ -32,10 +37,12 @@ const size_t cli_command_count = TY_COUNT(cli_commands);
 #undef GLOBAL
 #undef COMMAND
 #undef ELSEWHERE
+#undef STORAGE
 
 #define GLOBAL(...) {__VA_ARGS__},
 #define COMMAND(name, words, positional, summary, details)
 #define ELSEWHERE(name, words, positional, summary, details)
+#define STORAGE(words, name, positional, summary, details)
 const struct cli_flag cli_globals[] = {
 #include "cli/commands.def"
     {NULL, CLI_BOOL, NULL, NULL}};
@@ -106,36 +113,12 @@ const struct cli_command *cli_command_find(int argc, char **argv, bool *is_word)
     return NULL;
 }
 
-/* Levenshtein's distance of two short names; 99 for long ones. */
-static int distance(ty_str a, const char *b)
-{
-    enum { LONGEST = 40 };
-    int row[LONGEST + 1];
-    size_t n = strlen(b);
-    if (a.len > LONGEST || n > LONGEST)
-        return 99;
-    for (size_t j = 0; j <= n; j++)
-        row[j] = (int)j;
-    for (size_t i = 1; i <= a.len; i++) {
-        int diagonal = row[0];
-        row[0] = (int)i;
-        for (size_t j = 1; j <= n; j++) {
-            int above = row[j], best = diagonal + (a.ptr[i - 1] != b[j - 1]);
-            best = above + 1 < best ? above + 1 : best;
-            best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
-            diagonal = above;
-            row[j] = best;
-        }
-    }
-    return row[n];
-}
-
 const char *cli_nearest(ty_str wrong, const char *const *names, size_t count)
 {
     const char *best = NULL;
     int least = (int)(wrong.len / 3) + 2; /* further away is no help */
     for (size_t i = 0; i < count; i++) {
-        int d = distance(wrong, names[i]);
+        int d = ty_str_distance(wrong, ty_str_of(names[i]));
         if (d < least) {
             least = d;
             best = names[i];
@@ -230,9 +213,12 @@ void cli_settings_help(struct ty_buf *b)
     ty_buf_addf(b, "\n  %s = %lld\n      %s (%lld to %lld)\n", #name, (long long)(def), doc,       \
                 (long long)(min), (long long)(max));
 #define SETTING_STR(name, def, doc) ty_buf_addf(b, "\n  %s = %s\n      %s\n", #name, def, doc);
+#define SETTING_WORD(name, def, words, doc)                                                        \
+    ty_buf_addf(b, "\n  %s = %s\n      %s (%s)\n", #name, def, doc, words);
 #include "base/config.def"
 #undef SETTING_INT
 #undef SETTING_STR
+#undef SETTING_WORD
 }
 
 static void commands_help(struct ty_buf *b)

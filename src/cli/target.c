@@ -4,6 +4,7 @@
  *   server       TRAINYARD_URL, the URL the server of that folder wrote down, the usual port. The
  *                Unix socket in the folder is used when it belongs to that very server: it is
  *                quicker and needs no peer check.
+ *   token        TRAINYARD_TOKEN, a replica's, sent over TCP: a container may have another uid
  *   project      --project, CLOUDSDK_CORE_PROJECT, gcloud's configuration, "trainyard"
  *   region       --region, CLOUDSDK_AI_REGION, gcloud's configuration, "us-central1" */
 #include "cli/cli_int.h"
@@ -11,7 +12,7 @@
 #include "auth/auth.h"
 #include "wire/wire.h"
 
-enum { SOCKET_PATH_BYTES = 100 }; /* sockaddr_un has 108 */
+enum { SOCKET_PATH_BYTES = 100 /* sockaddr_un has 108 */, TOKEN_BYTES = 256 };
 
 const char *cli_data_dir(struct cli *c)
 {
@@ -76,6 +77,15 @@ static const char *property(struct cli *c, const char *flag, const char *variabl
     return value.len > 0 ? ty_cstr(c->arena, value) : otherwise;
 }
 
+/* It goes into a header: no spaces, no line ends. */
+static bool token_is_plain(const char *token)
+{
+    for (const char *p = token; *p != '\0'; p++)
+        if ((unsigned char)*p <= ' ' || (unsigned char)*p >= 0x7f)
+            return false;
+    return token[0] != '\0' && strlen(token) <= TOKEN_BYTES;
+}
+
 ty_err cli_target(struct cli *c)
 {
     c->data_dir = cli_data_dir(c);
@@ -87,13 +97,16 @@ ty_err cli_target(struct cli *c)
         given = url_trimmed(c->arena, given);
     c->url = given != NULL ? given : written != NULL ? written : "http://127.0.0.1:7575";
     bool ours = given == NULL || (written != NULL && strcmp(given, written) == 0);
-    bool by_socket = ours && strlen(path) <= SOCKET_PATH_BYTES && access(path, F_OK) == 0;
+    bool by_socket = ours && strlen(path) <= SOCKET_PATH_BYTES && access(path, W_OK) == 0;
     const char *connect_to = by_socket ? ty_format(c->arena, "unix:%s", path) : c->url;
     c->project = property(c, "project", "CLOUDSDK_CORE_PROJECT", "core", "project", "trainyard");
     c->region = property(c, "region", "CLOUDSDK_AI_REGION", "ai", "region", "us-central1");
     ty_err err = http_client_open(&c->client, connect_to);
     if (err != TY_OK)
         return ty_wrap(err, "TRAINYARD_URL");
+    const char *token = getenv("TRAINYARD_TOKEN");
+    if (token != NULL && token_is_plain(token))
+        c->client.token = token;
     c->connect = connect_to;
     return TY_OK;
 }
@@ -117,12 +130,21 @@ ty_err cli_call(struct cli *c, enum http_method method, const char *target, ty_s
 /* "ai custom-jobs list" as gcloud names commands in errors: ai.custom-jobs.list */
 static const char *dotted(const struct cli *c)
 {
-    char *name =
-        ty_format(c->arena, "%s.%s", c->as_gcloud ? "gcloud" : "trainyard", c->command->words);
+    const char *track = c->track != NULL ? c->track : "";
+    char *name = ty_format(c->arena, "%s.%s%s%s", c->as_gcloud ? "gcloud" : "trainyard", track,
+                           track[0] != '\0' ? "." : "", c->command->words);
     for (char *p = name; *p != '\0'; p++)
         if (*p == ' ')
             *p = '.';
     return name;
+}
+
+/* --verbosity=none and critical want no error text: the exit status says it. */
+static void error_line(const struct cli *c, const char *text)
+{
+    ty_str verbosity = cli_arg(&c->args, "verbosity");
+    if (!ty_str_is(verbosity, "none") && !ty_str_is(verbosity, "critical"))
+        fprintf(stderr, "ERROR: (%s) %s\n", dotted(c), cli_text_for(c->arena, STDERR_FILENO, text));
 }
 
 int cli_fail(const struct cli *c, ty_err err)
@@ -132,9 +154,29 @@ int cli_fail(const struct cli *c, ty_err err)
     const char *text = err == TY_UNAVAILABLE && c->url != NULL && !c->replied
                            ? cli_away_text(c, message)
                            : ty_format(c->arena, "%s: %s", ty_err_name(err), message);
-    fprintf(stderr, "ERROR: (%s) %s\n", dotted(c), cli_text_for(c->arena, STDERR_FILENO, text));
+    error_line(c, text);
     free(message);
     return CLI_FAILED;
+}
+
+int cli_fail_value(const struct cli *c)
+{
+    char *message = ty_err_take();
+    fflush(stdout);
+    error_line(c, message);
+    free(message);
+    return CLI_FAILED;
+}
+
+void cli_say(const struct cli *c, const char *fmt, ...)
+{
+    va_list args;
+    if (cli_arg_given(&c->args, "user-output-enabled") &&
+        !cli_arg_on(&c->args, "user-output-enabled"))
+        return;
+    va_start(args, fmt);
+    vfprintf(stderr, fmt, args);
+    va_end(args);
 }
 
 int cli_fail_usage(const struct cli *c)

@@ -24,6 +24,21 @@ static bool next_char(ty_str *s, uint32_t *ret_code)
     return valid;
 }
 
+uint32_t cli_char_take(ty_str *text)
+{
+    uint32_t code;
+    next_char(text, &code);
+    return code;
+}
+
+void cli_char_add(struct ty_buf *b, uint32_t code)
+{
+    int more = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+    ty_buf_addc(b, (char)(more == 0 ? code : (0xf00u >> (more + 1) & 0xffu) | code >> (6 * more)));
+    while (more-- > 0)
+        ty_buf_addc(b, (char)(0x80 | (code >> (6 * more) & 0x3f)));
+}
+
 struct range {
     uint32_t first, last;
 };

@@ -51,18 +51,43 @@ static void add_jobs(struct ty_arena *a, struct ty_buf *b, const json_t *jobs)
         ty_buf_addf(b, "... and %zu more\n", json_array_size(jobs) - count);
 }
 
+static double real(const json_t *value, const char *key)
+{
+    return json_number_value(json_object_get(value, key));
+}
+
+/* What there is, what of it is in use, and what the job needs. */
+static void add_room(struct ty_buf *b, const json_t *why)
+{
+    static const double gb = 1 << 30;
+    ty_buf_addf(b, "Replica slots: %" PRId64 " of %" PRId64 " in use; it needs %" PRId64 ".\n",
+                number(why, "slotsUsed"), number(why, "slots"), number(why, "replicas"));
+    ty_buf_addf(b, "Job slots: %" PRId64 " of %" PRId64 " in use.\n", number(why, "jobSlotsUsed"),
+                number(why, "jobSlots"));
+    if (json_object_get(why, "cpus") != NULL)
+        ty_buf_addf(b,
+                    "CPUs: %g of %g in use; it needs %g. Memory: %.1f of %.1f GB in use; it needs "
+                    "%.1f.\n",
+                    real(why, "cpusUsed"), real(why, "cpus"), real(why, "cpusAsked"),
+                    real(why, "memoryBytesUsed") / gb, real(why, "memoryBytes") / gb,
+                    real(why, "memoryBytesAsked") / gb);
+    if (json_object_get(why, "devices") != NULL)
+        ty_buf_addf(b, "GPUs: %" PRId64 " of %" PRId64 " in use; it needs %" PRId64 ".\n",
+                    number(why, "devicesUsed"), number(why, "devices"),
+                    number(why, "devicesAsked"));
+}
+
 static void add_wait(struct ty_arena *a, struct ty_buf *b, const json_t *why)
 {
     const json_t *holders = json_object_get(why, "heldBy");
     int64_t ahead = number(why, "aheadCount");
     ty_str remedy = wire_json_get_str(why, "startsWith");
-    ty_buf_addf(b, "Replica slots: %" PRId64 " of %" PRId64 " in use; it needs %" PRId64 ".\n",
-                number(why, "slotsUsed"), number(why, "slots"), number(why, "replicas"));
+    add_room(b, why);
     if (json_object_get(why, "waitLeftMs") != NULL)
         ty_buf_addf(b, "It waits %s more at most (scheduling.maxWaitDuration).\n",
                     cli_span_text(a, number(why, "waitLeftMs") * 1000000));
     if (json_array_size(holders) > 0) {
-        ty_buf_addz(b, "\nThese hold slots:\n");
+        ty_buf_addz(b, "\nThese hold places:\n");
         add_jobs(a, b, holders);
     }
     if (ahead > 0) {
@@ -104,6 +129,11 @@ void cli_why_text(struct ty_arena *a, struct ty_buf *b, const json_t *why)
                     "Attempt %" PRId64 "; the whole job was tried again %" PRId64
                     " time%s, replicas were restarted in place %" PRId64 " time%s.\n",
                     attempt, retries, plural(retries), restarts, plural(restarts));
+    ty_str asked = wire_json_get_str(why, "asked"), note = wire_json_get_str(why, "note");
+    if (note.len > 0)
+        ty_buf_addf(b, TY_STR_FMT "\n", TY_STR_ARG(note));
+    else if (asked.len > 0)
+        ty_buf_addf(b, "It asked for " TY_STR_FMT ".\n", TY_STR_ARG(asked));
     if (waits)
         add_wait(a, b, why);
 }

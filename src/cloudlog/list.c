@@ -174,6 +174,8 @@ static ty_err read_query(struct http_request *req, struct http_response *res, bo
         q->page_size = MAX_PAGE;
     err = v.count > 0 ? bad_field(&v, req, res) : read_filter(in, req->arena, streaming, q);
     json_decref(in);
+    if (err == TY_OK)
+        err = http_request_may(req, q->project);
     return err;
 }
 

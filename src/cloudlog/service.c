@@ -66,10 +66,8 @@ static void add_accepted(struct builder *b, const struct cloudlog *c)
     bool more = true;
     for (int n = 1; more && n <= MAX_WARNINGS; n++) {
         more = ty_str_split(&rest, '\n', &line);
-        bool note = ty_str_starts(line, TY_STR("note: "));
         if (line.len > 0)
-            add_line(b, n, job->create_ns, note ? "INFO" : "WARNING",
-                     ty_cstr(b->arena, note ? ty_str_drop(line, strlen("note: ")) : line));
+            add_line(b, n, job->create_ns, "WARNING", ty_cstr(b->arena, line));
     }
     ty_buf_clear(&words);
 }

@@ -298,7 +298,7 @@ static void merge_all_jobs_of_a_project(void **state)
 static void two_warnings(ty_str body, struct ty_buf *out)
 {
     assert_true(ty_str_starts(body, TY_STR("\"displayName\"")));
-    ty_buf_addz(out, "network is only recorded\nnote: serviceAccount is only recorded\n");
+    ty_buf_addz(out, "network is only recorded\nserviceAccount is only recorded\n");
 }
 
 static void service_warnings_and_queue(void **state)
@@ -316,7 +316,7 @@ static void service_warnings_and_queue(void **state)
         "Job 't1' accepted: 2 replicas.|network is only recorded|serviceAccount is only "
         "recorded|Job is queued: 64 of 64 slots are in use");
     assert_string_equal(texts(&y, list(&y, job_filter(&y, &job, " severity=WARNING"), "")),
-                        "network is only recorded");
+                        "network is only recorded|serviceAccount is only recorded");
     yard_close(&y);
 }
 

@@ -35,6 +35,13 @@ TY_NODISCARD ty_err db_write(struct db *db, db_fn fn, void *arg);
 /* Run fn with a reader connection: it sees every write that has returned. */
 TY_NODISCARD ty_err db_read(struct db *db, db_fn fn, void *arg);
 
+/* ---- a file that another process may be serving; any process, any thread (copy.c) ---- */
+
+/* A copy of one moment of `from` as a new file `to` (0600), whoever writes to `from` meanwhile. */
+TY_NODISCARD ty_err db_copy(const char *from, const char *to);
+/* Run fn with a reader connection made for this one call. */
+TY_NODISCARD ty_err db_peek(const char *path, db_fn fn, void *arg);
+
 /* Prepare (or take from the cache), reset, ready for binding. Parameters are numbered from 1. */
 TY_NODISCARD ty_err db_prepare(struct db_conn *c, const char *sql, struct db_stmt **ret_stmt);
 void db_bind_i64(struct db_stmt *s, int n, int64_t value);

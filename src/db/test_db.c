@@ -565,6 +565,48 @@ static void stmt_cache_has_a_ceiling(void **state)
     fixture_close(&f);
 }
 
+/* ---- from outside ---- */
+
+static void copy_is_of_one_moment(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    for (int i = 0; i < 100; i++)
+        assert_ok(put(f.db, i, "before"));
+    char to[100];
+    snprintf(to, sizeof(to), "%s/copy.db", f.dir);
+    assert_ok(db_copy(f.path, to)); /* while the writer is there, and the log is not in the file */
+    assert_ok(put(f.db, 1000, "after"));
+    int64_t n = -1;
+    assert_ok(db_peek(to, count_fn, &n));
+    assert_int_equal(n, 100);
+    assert_ok(db_peek(f.path, count_fn, &n));
+    assert_int_equal(n, 101);
+    struct stat st;
+    assert_int_equal(stat(to, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    assert_true(db_copy(f.path, to) != TY_OK); /* never over something */
+    assert_true(db_copy("/nonexistent/t.db", "/nonexistent/u.db") != TY_OK);
+    fixture_close(&f);
+}
+
+static void copy_on_a_full_disk_says_so(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    assert_ok(put(f.db, 1, "x"));
+    char to[100];
+    snprintf(to, sizeof(to), "%s/copy.db", f.dir);
+    disk_limit(0);
+    ty_err err = db_copy(f.path, to);
+    disk_limit(-1);
+    assert_err(TY_RESOURCE_EXHAUSTED, err);
+    assert_non_null(strstr(ty_err_message(), "copy.db"));
+    fixture_close(&f);
+}
+
 static const struct CMUnitTest tests[] = {
     TEST("open/file_is_private", open_is_private),
     TEST("open/runs_each_migration_once", open_runs_each_migration_once),
@@ -584,5 +626,7 @@ static const struct CMUnitTest tests[] = {
          reader_pool_serves_more_threads_than_it_has),
     TEST("stmt/values_survive", stmt_values_survive),
     TEST("stmt/cache_has_a_ceiling", stmt_cache_has_a_ceiling),
+    TEST("copy/is_of_one_moment", copy_is_of_one_moment),
+    TEST("copy/on_a_full_disk_says_so", copy_on_a_full_disk_says_so),
 };
 TEST_MAIN("db", tests)

@@ -12,7 +12,7 @@
  *   3. journal  created O_EXCL: if it is there, the server fenced us and nothing may run
  *   4. begin    synced, file and folders, before the first replica: after a power loss it tells
  *               that something ran
- * And of the end: all descendants gone, log synced, end record synced, peers told.
+ * And of the end: all descendants and containers gone, log synced, end record synced, peers told.
  *
  * A plan may have a preparation: a process that runs alone, under all the rules of a replica, and
  * whose good end starts the replicas. While it runs, `replicas` holds it and nothing else.
@@ -20,7 +20,14 @@
  * "running" is not synced: after a power loss the attempt is lost with or without it. */
 #include "exec/exec_int.h"
 
-enum { TAIL_LINES = 20, TAIL_BYTES = 2048, WAIT_MS = 30000, EVENTS = 64 };
+enum {
+    TAIL_LINES = 20,
+    TAIL_BYTES = 2048,
+    TIMEOUT_NAMES = 8,
+    WAIT_MS = 30000,
+    EVENTS = 64,
+    SWEEP_MS = 30000,
+};
 
 /* ---- descriptors ---- */
 
@@ -51,6 +58,25 @@ static void stop_all(struct conductor *c, int64_t grace_ms)
     c->kill_ms = grace_ms > 0 ? ty_boot_ms() + grace_ms : INT64_MAX;
 }
 
+static bool anybody_runs(const struct conductor *c)
+{
+    for (size_t i = 0; i < c->replica_count; i++)
+        if (c->replicas[i].state != REPLICA_GONE)
+            return true;
+    return false;
+}
+
+/* For who asks in the grace period; not synced. */
+static void note_stopping(struct conductor *c)
+{
+    struct ty_buf fields;
+    ty_buf_init(&fields, 256);
+    journal_field(&fields, "outcome", ty_str_of(c->outcome));
+    if (journal_add(&c->journal, "stopping", ty_buf_str(&fields)) != TY_OK)
+        log_warn("conductor.journal", "job=%" PRId64 " error='%s'", c->job_id, ty_err_message());
+    ty_buf_clear(&fields);
+}
+
 /* Decide the outcome, once, and stop who still runs. The message is what `c->message` holds. */
 static void decide(struct conductor *c, const char *outcome, ty_err code, bool retry,
                    int64_t grace_ms)
@@ -59,14 +85,17 @@ static void decide(struct conductor *c, const char *outcome, ty_err code, bool r
     c->outcome = outcome;
     c->code = code;
     c->retry = retry;
+    if (grace_ms > 0 && anybody_runs(c))
+        note_stopping(c);
     stop_all(c, grace_ms);
 }
 
 static void decide_start_failed(struct conductor *c, const struct exec_replica *r, const char *why,
-                                ty_err code, bool retry)
+                                int start_errno, ty_err code, bool retry)
 {
     char name[REPLICA_NAME_BYTES];
     ty_buf_addf(&c->message, "%s could not be started: %.2000s.", replica_name(r, name), why);
+    hints_add(&c->message, HINT_ERRNO, start_errno, (ty_str){0});
     decide(c, "failed", code, retry && !c->plan.disable_retries, 0);
 }
 
@@ -93,7 +122,7 @@ static bool start_replica(struct conductor *c, struct replica *r)
         char *why = ty_err_take();
         r->state = REPLICA_GONE;
         r->judged = true;
-        decide_start_failed(c, r->plan, why, err, true);
+        decide_start_failed(c, r->plan, why, 0, err, true);
         free(why);
         return false;
     }
@@ -127,6 +156,8 @@ static void start_list(struct conductor *c, const struct exec_replica *plans, si
 static void start_all(struct conductor *c)
 {
     start_list(c, c->plan.replicas, c->plan.replica_count);
+    if (c->replica_count == c->plan.replica_count && !c->outcome)
+        usage_say_provisioned(c);
 }
 
 /* A command that is gone, or init, without ever having started. */
@@ -140,24 +171,33 @@ static void judge_unstarted(struct conductor *c, struct replica *r)
         snprintf(why, sizeof why, "cannot set up its process: %s", strerror(r->start_errno));
     else
         snprintf(why, sizeof why, "its process was killed");
-    decide_start_failed(c, r->plan, why, transient ? TY_INTERNAL : TY_INVALID_ARGUMENT, transient);
+    decide_start_failed(c, r->plan, why, r->exec_failed ? r->start_errno : 0,
+                        transient ? TY_INTERNAL : TY_INVALID_ARGUMENT, transient);
 }
 
-/* The last lines the replica printed, made safe for a journal and a JSON string. */
-static void add_last_lines(struct conductor *c, const struct exec_replica *r)
+/* The last lines the replica printed, made safe for a journal and a JSON string. From the arena. */
+static ty_str last_lines(struct conductor *c, const struct exec_replica *r)
 {
     struct ty_buf tail;
+    ty_str lines = {0};
     ty_buf_init(&tail, TAIL_BYTES + 1);
     output_flush(c);
-    ty_err err = joblog_tail(c->dirfd, "log", r->pool, r->index, TAIL_LINES, TAIL_BYTES, &tail);
-    if (err == TY_OK && tail.len > 0) {
+    if (joblog_tail(c->dirfd, "log", r->pool, r->index, TAIL_LINES, TAIL_BYTES, &tail) == TY_OK) {
         for (size_t i = 0; i < tail.len; i++)
             if ((unsigned char)tail.ptr[i] < 0x20 && tail.ptr[i] != '\n' && tail.ptr[i] != '\t')
                 tail.ptr[i] = ' ';
-        ty_buf_addz(&c->message, " Its last lines:\n");
-        ty_buf_adds(&c->message, ty_str_trim(ty_buf_str(&tail)));
+        lines = ty_str_dup(&c->arena, ty_str_trim(ty_buf_str(&tail)));
     }
     ty_buf_clear(&tail);
+    return lines;
+}
+
+static void add_lines(struct conductor *c, ty_str lines)
+{
+    if (lines.len > 0) {
+        ty_buf_addz(&c->message, " Its last lines:\n");
+        ty_buf_adds(&c->message, lines);
+    }
 }
 
 static void restart(struct conductor *c, struct replica *r, const struct rules_exit *e)
@@ -180,6 +220,16 @@ static void restart(struct conductor *c, struct replica *r, const struct rules_e
     ty_buf_clear(&words);
 }
 
+/* How it ended, what to do, what it said. */
+static void describe_failure(struct conductor *c, const struct exec_replica *r,
+                             const struct rules_exit *e)
+{
+    ty_str lines = last_lines(c, r);
+    rules_describe(&c->message, r, e);
+    rules_advise(&c->message, e, lines);
+    add_lines(c, lines);
+}
+
 /* A replica is gone, and nothing is decided yet. */
 static void judge(struct conductor *c, struct replica *r)
 {
@@ -192,7 +242,10 @@ static void judge(struct conductor *c, struct replica *r)
     struct rules_exit e = {
         .chief = r->plan->pool == 0 && r->plan->index == 0,
         .wait_status = r->wait_status,
-        .out_of_memory = kills > c->oom_kills,
+        .out_of_memory = r->oom_kills >= 0 ? r->oom_kills > 0 : kills > c->oom_kills,
+        .memory_told = r->oom_kills >= 0,
+        .memory_limit_bytes = r->memory_limited ? r->plan->share.memory_bytes : 0,
+        .process_limit = r->processes_refused ? c->plan.replica_processes : 0,
         .restarts = r->restarts,
     };
     c->oom_kills = kills;
@@ -209,8 +262,7 @@ static void judge(struct conductor *c, struct replica *r)
         restart(c, r, &e);
         break;
     case RULES_FAILED:
-        rules_describe(&c->message, r->plan, &e);
-        add_last_lines(c, r->plan);
+        describe_failure(c, r->plan, &e);
         decide(c, "failed", answer.code, answer.retry, c->plan.grace_ms);
         break;
     }
@@ -227,6 +279,7 @@ static void judge_preparation(struct conductor *c)
         return;
     r->judged = true;
     bool by_signal = WIFSIGNALED(r->wait_status);
+    const char *what = r->plan->engine ? "container" : "package";
     if (!r->started) {
         judge_unstarted(c, r);
     } else if (r->wait_status == 0) {
@@ -234,11 +287,11 @@ static void judge_preparation(struct conductor *c)
         start_all(c);
     } else {
         if (by_signal)
-            ty_buf_addf(&c->message, "Preparing the package was ended by signal %d.",
+            ty_buf_addf(&c->message, "Preparing the %s was ended by signal %d.", what,
                         WTERMSIG(r->wait_status));
         else
-            ty_buf_addz(&c->message, "The package could not be prepared.");
-        add_last_lines(c, r->plan);
+            ty_buf_addf(&c->message, "The %s could not be prepared.", what);
+        add_lines(c, last_lines(c, r->plan));
         decide(c, "failed", by_signal ? TY_INTERNAL : TY_INVALID_ARGUMENT,
                by_signal && !c->plan.disable_retries, c->plan.grace_ms);
     }
@@ -297,6 +350,34 @@ static void kill_the_rest(struct conductor *c)
     }
 }
 
+/* Who had not finished, and what the chief said last. */
+static void describe_timeout(struct conductor *c, int64_t now)
+{
+    size_t shown = 0, running = 0;
+    ty_buf_addf(&c->message,
+                "The job reached its timeout and was stopped, %.1f seconds after this attempt "
+                "began.",
+                (double)(now - c->begin_ms) / 1000);
+    for (size_t i = 0; i < c->replica_count; i++) {
+        const struct replica *r = &c->replicas[i];
+        if (r->exited || r->state == REPLICA_GONE || c->preparing || ++running > TIMEOUT_NAMES)
+            continue;
+        ty_buf_addf(&c->message, "%s workerpool%d-%d",
+                    shown++ ? "," : " Still running:", r->plan->pool, r->plan->index);
+    }
+    if (running > shown)
+        ty_buf_addf(&c->message, " and %zu more", running - shown);
+    ty_buf_addz(&c->message, shown ? ". Raise scheduling.timeout if it needs longer"
+                                   : " Raise "
+                                     "scheduling.timeout if it needs longer");
+    ty_buf_addz(&c->message, c->replica_count > 1
+                                 ? "; replicas that wait for each other find their addresses in "
+                                   "TF_CONFIG and CLUSTER_SPEC."
+                                 : ".");
+    if (c->replica_count > 0)
+        add_lines(c, last_lines(c, c->replicas[0].plan));
+}
+
 static void check_deadlines(struct conductor *c, int64_t now)
 {
     if (c->replica_count > 0)
@@ -307,10 +388,7 @@ static void check_deadlines(struct conductor *c, int64_t now)
         decide(c, "cancelled", TY_CANCELLED, false, c->plan.grace_ms);
     }
     if (!c->outcome && now - c->begin_ms >= c->plan.timeout_ms && !chief_succeeded(c)) {
-        ty_buf_addf(&c->message,
-                    "The job reached its timeout and was stopped, %.1f seconds after this attempt "
-                    "began.",
-                    (double)(now - c->begin_ms) / 1000);
+        describe_timeout(c, now);
         output_say(c, "The job's time is over: its replicas are told to stop.");
         decide(c, "timeout", TY_DEADLINE_EXCEEDED, false, c->plan.grace_ms);
     }
@@ -355,6 +433,7 @@ static bool conductor_tick(struct conductor *c)
     judge_ends(c);
     check_deadlines(c, now);
     do_restarts(c);
+    usage_tick(c, now);
     output_tick(c, now);
     peers_tell_log(c, now);
     if (!all_gone(c, now))
@@ -368,7 +447,7 @@ static int wait_ms(const struct conductor *c)
     int64_t now = ty_boot_ms(), next = now + WAIT_MS; /* epoll does not count time in suspend */
     bool decided = c->outcome || chief_succeeded(c);
     int64_t due[] = {decided ? INT64_MAX : c->begin_ms + c->plan.timeout_ms, c->kill_ms,
-                     output_next_ms(c), peers_next_ms(c)};
+                     output_next_ms(c), peers_next_ms(c), usage_next_ms(c)};
     for (size_t i = 0; i < TY_COUNT(due); i++)
         next = due[i] < next ? due[i] : next;
     return next <= now ? 0 : (int)(next - now);
@@ -390,6 +469,8 @@ static void handle(struct conductor *c, struct source *s)
         break;
     case SOURCE_PROCESS:
         replica_reap(s->replica, &c->setup);
+        if (s->replica->state == REPLICA_GONE)
+            usage_note(c, s->replica);
         break;
     case SOURCE_STREAM:
         output_read(c, &s->replica->streams[s->stream]);
@@ -485,7 +566,7 @@ static void start_preparation(struct conductor *c)
 }
 
 /* Read the plan, open the log, start everybody. */
-static void conductor_start(struct conductor *c)
+static void conductor_start(struct conductor *c, const char *data_dir)
 {
     c->begin_ms = ty_boot_ms();
     c->oom_kills = oom_kills();
@@ -497,12 +578,17 @@ static void conductor_start(struct conductor *c)
         decide(c, "failed", err, true, 0);
         return;
     }
-    c->setup = (struct replica_setup){
-        .dirfd = c->dirfd, .lock_fd = c->lock_fd, .job_id = c->job_id, .attempt = c->attempt};
+    c->setup =
+        (struct replica_setup){.dirfd = c->dirfd,
+                               .lock_fd = c->lock_fd,
+                               .mark = attempt_mark(&c->arena, data_dir, c->job_id, c->attempt)};
     if (getrlimit(RLIMIT_NOFILE, &c->setup.files) == 0) {
         struct rlimit most = {c->setup.files.rlim_max, c->setup.files.rlim_max};
         setrlimit(RLIMIT_NOFILE, &most); /* four descriptors a replica */
     }
+    usage_begin(c);
+    if (c->plan.note)
+        output_say(c, "%s", c->plan.note);
     if (c->plan.prepare)
         start_preparation(c);
     else
@@ -550,6 +636,9 @@ static int conductor_end(struct conductor *c)
     if (c->log_lost)
         ty_buf_addz(&c->message,
                     " The last lines of the log are lost: the disk was full and stayed so.");
+    if (!container_sweep(c->data_dir, c->job_id, c->attempt, SWEEP_MS))
+        ty_buf_addz(&c->message, " A container of this job may still be there: the engine did not "
+                                 "remove it.");
     bool done = write_end(c);
     peers_tell(c, 'j');
     unlinkat(c->dirfd, "ctl", 0);
@@ -559,6 +648,7 @@ static int conductor_end(struct conductor *c)
 static void conductor_clear(struct conductor *c)
 {
     joblog_writer_close(&c->log);
+    usage_clear(c);
     journal_close(&c->journal);
     peers_close(c);
     ty_buf_clear(&c->message);
@@ -571,7 +661,8 @@ static void conductor_clear(struct conductor *c)
 
 int conductor_run(const char *data_dir, int64_t job_id, int attempt, int peer_fd)
 {
-    struct conductor c = {.job_id = job_id,
+    struct conductor c = {.data_dir = data_dir,
+                          .job_id = job_id,
                           .attempt = attempt,
                           .dirfd = -1,
                           .lock_fd = -1,
@@ -579,6 +670,7 @@ int conductor_run(const char *data_dir, int64_t job_id, int attempt, int peer_fd
                           .journal = {.fd = -1},
                           .listener = {.fd = -1},
                           .log = {.fd = -1},
+                          .usage = {.samples = {.fd = -1}},
                           .kill_ms = INT64_MAX};
     for (int i = 0; i < CONDUCTOR_PEERS; i++)
         c.peers[i].fd = -1;
@@ -588,7 +680,7 @@ int conductor_run(const char *data_dir, int64_t job_id, int attempt, int peer_fd
     if (err == TY_OK) {
         source_open(&c, &c.listener);
         peers_add(&c, peer_fd);
-        conductor_start(&c);
+        conductor_start(&c, data_dir);
         conductor_loop(&c);
         status = conductor_end(&c);
     } else {

@@ -6,9 +6,12 @@
  *   journal   created O_EXCL by the conductor before it starts anything, or by the server as
  *             "fenced": who creates it decides
  *   log       all replicas' lines (joblog.h)
+ *   usage     what they use, a sample a second (samples.c)
+ *   cgroup    where their control groups are, while there are any (cgroup.c)
  *   ctl       Unix socket of the conductor, for a server that comes back
  *   0-0/ ...  each replica's working folder; "prepare/" is the preparation's
  *   python-0  link to the Python environment of pool 0, which the preparation makes (python.h)
+ *   engine, image-0, 0-0.container, 0-0.cid   of replicas in containers (container.h)
  *
  * Where to start: exec_plan_build, exec_launch, exec_attempt_look; conductor.c for the other side.
  * Who frees: plans are in an arena; fds are the caller's.
@@ -22,6 +25,7 @@
 #define TY_EXEC_H
 
 #include "base/base.h"
+#include "container/container.h"
 
 #include <jansson.h>
 
@@ -35,8 +39,13 @@ struct exec_replica {
     int pool, index;
     int port;
     struct exec_share share;
-    char **argv; /* NULL-ended */
-    char **env;  /* NULL-ended NAME=VALUE; the whole environment */
+    char **argv;                    /* NULL-ended */
+    char **env;                     /* NULL-ended NAME=VALUE; the whole environment */
+    struct container_mount *mounts; /* what its root has besides the machine's: /gcs (root.c) */
+    size_t mount_count;
+    struct container *container; /* NULL: argv runs on this machine itself. Else this runs, env is
+                                    the engine's, and argv[0] is the image, for messages */
+    bool engine; /* it calls a container engine, so it runs outside of our namespaces */
 };
 struct exec_plan {
     int64_t job_id;
@@ -46,8 +55,11 @@ struct exec_plan {
     int64_t log_limit_bytes, log_line_bytes, log_floor_ns;
     bool disable_retries;
     bool restart_job_on_worker_restart;
-    struct exec_replica *prepare;  /* NULL: none. Pool and index -1. Runs alone, before the others:
-                                      they start when it has exited with 0 */
+    const char *note;             /* the conductor says it first, in the job's log; NULL: nothing */
+    bool cgroups;                 /* use them if there are any */
+    int64_t replica_processes;    /* a ceiling for each; 0: none */
+    struct exec_replica *prepare; /* NULL: none. Pool and index -1. Runs alone, before the others:
+                                     they start when it has exited with 0 */
     struct exec_replica *replicas; /* chief first */
     size_t replica_count;
 };
@@ -60,9 +72,11 @@ struct exec_job {
     const json_t *spec;              /* canonical jobSpec */
     const int *ports;                /* one a replica, pool by pool */
     const struct exec_share *shares; /* one a replica, likewise; NULL: none are given */
+    const char *const *tokens;       /* one a replica, likewise; NULL: none have any */
     const char *data_dir;
     const char *const *client_env; /* NULL-ended NAME=VALUE: points Google's clients here */
     int64_t timeout_ms, log_floor_ns;
+    const char *note; /* what to say first in its log, a sentence; NULL: nothing */
 };
 /* Roles, command lines, CLUSTER_SPEC, TF_CONFIG, AIP_*, CLOUD_ML_*, MASTER_*, RANK, WORLD_SIZE,
  * user env. */
@@ -70,11 +84,13 @@ TY_NODISCARD ty_err exec_plan_build(struct ty_arena *a, const struct ty_config *
                                     const struct exec_job *job, struct exec_plan *ret_plan);
 /* Replicas over all pools of a canonical jobSpec. */
 int exec_replica_count(const json_t *spec);
+int64_t exec_pool_replicas(const json_t *pool); /* of one of them */
 /* The run time a jobSpec allows, in ms. */
 int64_t exec_timeout_ms(const struct ty_config *config, const json_t *spec);
-/* Make the folders that AIP_MODEL_DIR and its like name, if the spec has a baseOutputDirectory. The
- * message names the field. */
-TY_NODISCARD ty_err exec_output_make(struct ty_arena *a, const json_t *spec);
+/* Make the folders that AIP_MODEL_DIR and its like name, if the spec has a baseOutputDirectory; in
+ * a bucket, also those that replicas other than the chief have in the model's place. The message
+ * names the field. */
+TY_NODISCARD ty_err exec_output_make(struct ty_arena *a, const char *data_dir, const json_t *spec);
 const char *exec_task_type(int pool); /* 0 chief, 1 worker, 2 ps, 3 evaluator */
 
 /* ---- the server's side ---- */
@@ -111,6 +127,17 @@ enum exec_phase {
     EXEC_FENCED, /* nothing ever ran: the server made the journal, or its maker died before a word
                   */
 };
+/* What one run of a replica has used; pool -1 is the preparation. */
+struct exec_used {
+    int pool, index;
+    int64_t cpu_us, wall_ms, peak_bytes;
+    int64_t read_bytes, written_bytes; /* from and to disk */
+    int64_t limit_bytes;               /* its share of memory; 0: none */
+    bool limit_enforced;
+    ty_str method; /* how it was measured: "cgroup v1", ... */
+    int64_t end_ns;
+    struct exec_used *next;
+};
 /* What journal and lock say. Strings from the arena. */
 struct exec_look {
     enum exec_phase phase;
@@ -118,10 +145,13 @@ struct exec_look {
     int64_t preparing_ns;                 /* when the preparation began; 0: there is none */
     int64_t ran_ms;                       /* by CLOCK_BOOTTIME, at the end */
     int restarts;                         /* replicas restarted in place */
+    ty_str stopping;                      /* the outcome, once replicas are stopped for it */
     ty_str outcome;                       /* at the end: succeeded, failed, cancelled, timeout */
     bool retry; /* failed, but the rules say the whole job may be tried again */
     int error_code;
     ty_str message;
+    struct exec_used *used, *used_last; /* receipts, in the order of the ends; NULL: none yet */
+    struct exec_used provisioned;       /* the chief's limit and method, known from its start on */
 };
 TY_NODISCARD ty_err exec_attempt_look(struct ty_arena *a, const char *data_dir, int64_t job_id,
                                       int attempt, struct exec_look *ret_look);
@@ -129,15 +159,42 @@ TY_NODISCARD ty_err exec_attempt_look(struct ty_arena *a, const char *data_dir, 
  * folder if it has to. */
 TY_NODISCARD ty_err exec_attempt_fence(const char *data_dir, int64_t job_id, int attempt);
 /* After EXEC_LOST, before anything else uses its ports: wait until no process of the attempt is
- * left (known by the mark in their environment), killing what is there; 10 s at most. The kernel is
- * at it already where there are PID namespaces. */
-void exec_attempt_sweep(int64_t job_id, int attempt);
+ * left (known by the mark in their environment), killing what is there, and remove its containers;
+ * 10 s at most for each. The kernel is at it already where there are PID namespaces. Then remove
+ * its control groups. */
+void exec_attempt_sweep(const char *data_dir, int64_t job_id, int attempt);
 /* Time of the newest line of an attempt's log; 0 when there is none. */
 int64_t exec_log_last_ns(const char *data_dir, int64_t job_id, int attempt);
+
+/* The yard's own id, data/id, 16 hexadecimal digits; "" if there is none yet. Two yards on one
+ * machine may have the same jobs, one being restored from a backup of the other: whatever names a
+ * job to the machine (marks of processes, control groups, labels of containers) names the yard as
+ * well. */
+const char *exec_yard_id(struct ty_arena *a, const char *data_dir);
+/* Make it, if there is none. */
+TY_NODISCARD ty_err exec_yard_id_make(const char *data_dir);
 
 /* How replicas are held together here: "pid-namespace", "user-namespace" or "sweep". For doctor and
  * the log. */
 const char *exec_isolation(void);
+
+/* Do replicas that are not in containers have /gcs? If not, *ret_why says why. For doctor. */
+bool exec_gcs_works(struct ty_arena *a, const char **ret_why);
+
+/* What a replica used at one time; CPU and bytes since its start or restart. */
+struct exec_sample {
+    int64_t time_ms; /* since 1970 */
+    int pool, index;
+    int64_t cpu_us, memory_bytes, read_bytes, written_bytes;
+};
+/* An attempt's samples, oldest first, thinned to at most `rounds` times, the newest among them.
+ * None is no error. */
+TY_NODISCARD ty_err exec_usage_read(struct ty_arena *a, const char *data_dir, int64_t job_id,
+                                    int attempt, size_t rounds, struct exec_sample **ret_samples,
+                                    size_t *ret_count);
+/* Which control groups are to be had here ("cgroup v1: memory, cpu"), or why none are.
+ * *ret_memory: memory limits hold. */
+const char *exec_cgroups(struct ty_arena *a, bool *ret_memory);
 
 /* data/jobs/<job>/<attempt> into out. */
 char *exec_attempt_path(struct ty_arena *a, const char *data_dir, int64_t job_id, int attempt);

@@ -3,6 +3,7 @@
 #define TY_EXEC_INT_H
 
 #include "exec/exec.h"
+#include "exec/usage_int.h"
 
 #include "joblog/joblog.h"
 
@@ -43,6 +44,7 @@ void journal_field(struct ty_buf *b, const char *key, ty_str value);
 void journal_field_int(struct ty_buf *b, const char *key, int64_t value);
 /* A line with its checksum; `rest` is what follows that. For journal_add and the fuzz target. */
 void journal_line(struct ty_buf *b, ty_str rest);
+uint32_t journal_crc32(ty_str s); /* zlib's */
 void journal_close(struct journal *j);
 /* What the records say. phase is EXEC_ENDED, EXEC_FENCED, or EXEC_LOST for one without an end
  * (the lock tells whether it is alive). TY_DATA_LOSS names the line; TY_FAILED_PRECONDITION: a
@@ -62,8 +64,11 @@ enum rules_verdict {
 struct rules_exit {
     bool chief;
     int wait_status;
-    bool out_of_memory; /* the kernel killed for memory meanwhile */
-    int restarts;       /* of this replica so far */
+    bool out_of_memory;         /* the kernel killed for memory meanwhile ... */
+    bool memory_told;           /* ... in this very replica, as its cgroup tells */
+    int64_t memory_limit_bytes; /* enforced; 0: none is */
+    int64_t process_limit;      /* one that was reached; 0: none was */
+    int restarts;               /* of this replica so far */
 };
 struct rules_answer {
     enum rules_verdict verdict;
@@ -74,10 +79,25 @@ struct rules_answer rules_decide(const struct exec_plan *plan, const struct rule
 /* "The replica workerpool0-0 exited with a non-zero status of 1." */
 void rules_describe(struct ty_buf *b, const struct exec_replica *r, const struct rules_exit *e);
 
+/* ---- what to do about it (hints.c) ---- */
+
+enum hint_when { HINT_STATUS, HINT_SIGNAL, HINT_ERRNO, HINT_MEMORY };
+/* Add " Do this." from hints.def, if there is a row. `lines`: the last that were printed. */
+void hints_add(struct ty_buf *b, enum hint_when when, int number, ty_str lines);
+/* hints_add for the end of a process. */
+void rules_advise(struct ty_buf *b, const struct rules_exit *e, ty_str lines);
+
 /* ---- processes of a replica (replica.c) ---- */
 
 enum isolation { ISOLATION_PID, ISOLATION_USER, ISOLATION_SWEEP };
 enum isolation isolation_get(void);
+uint64_t isolation_flags(enum isolation how); /* of clone */
+/* In a new user namespace: be who we were. */
+bool isolation_map_user(uid_t uid, gid_t gid);
+
+/* fork, with namespaces and into a cgroup (its folder; -1: ours). The child has this thread only,
+ * and must not return. */
+pid_t process_clone(uint64_t flags, int cgroup_fd, int *ret_pidfd);
 
 enum { STREAM_OUT, STREAM_ERR, STREAM_COUNT };
 
@@ -101,6 +121,12 @@ enum replica_state {
     REPLICA_RUNNING,
     REPLICA_GONE, /* it and all its descendants */
 };
+/* The control group of a replica's container (inside.c). */
+struct inside {
+    struct cgroup_place place;
+    struct cgroup group; /* place NULL: not found (yet) */
+    bool killed;         /* it told of a kill for memory */
+};
 struct replica {
     const struct exec_replica *plan;
     enum replica_state state;
@@ -114,16 +140,23 @@ struct replica {
     bool judged;      /* its end has been dealt with */
     bool restart_due; /* to be started again as soon as its output is read */
     int restarts;
-    bool log_over; /* past the ceiling: lines are counted and dropped */
+    struct cgroup cgroup;
+    struct inside inside; /* with plan->container */
+    struct usage usage;
+    int64_t oom_kills;      /* at its end: by its cgroup; -1: not told */
+    bool memory_limited;    /* at its end: its memory limit was enforced */
+    bool processes_refused; /* at its end: it reached its limit of processes */
+    bool log_over;          /* past the ceiling: lines are counted and dropped */
     int64_t log_bytes, dropped_bytes, dropped_lines;
 };
 /* What all replicas of a conductor share. */
 struct replica_setup {
-    int dirfd;   /* the attempt's folder */
-    int lock_fd; /* the conductor's lock: held = the conductor lives */
-    int64_t job_id;
-    int attempt;
-    struct rlimit files; /* the limit the command gets */
+    int dirfd;                        /* the attempt's folder */
+    int lock_fd;                      /* the conductor's lock: held = the conductor lives */
+    const char *mark;                 /* attempt_mark */
+    struct rlimit files;              /* the limit the command gets */
+    const struct cgroup_place *place; /* of the replicas' groups; NULL: they have none */
+    int64_t processes;                /* a replica's ceiling; 0: none */
 };
 /* "The replica workerpool0-0" or "The preparation"; returns `out`. */
 enum { REPLICA_NAME_BYTES = 64 };
@@ -132,25 +165,48 @@ const char *replica_name(const struct exec_replica *plan, char out[REPLICA_NAME_
 TY_NODISCARD ty_err replica_start(struct replica *r, const struct replica_setup *setup);
 /* Read what its status pipe has; sets state, exited, wait_status, start_errno. */
 void replica_read_status(struct replica *r);
-/* Its process is gone: reap it, and see to it that no descendant is left. */
+/* Its process is gone: reap it, and see to it that no descendant is left. Its group is still there.
+ */
 void replica_reap(struct replica *r, const struct replica_setup *setup);
 /* SIGTERM or SIGKILL to the whole tree. */
 void replica_signal(struct replica *r, const struct replica_setup *setup, int sig);
 
+/* ---- a root with /gcs (root.c) ---- */
+
+/* In a mount namespace of its own, whose mounts spread to no other: make a new root that has all of
+ * the old one and `mounts`, and enter it; the working folder is "/" then. Returns 0, or an errno
+ * and the namespace is as it was. */
+int root_enter(const struct container_mount *mounts, size_t count);
+
 /* ---- processes by their mark (sweep.c) ---- */
 
-/* Signal all processes of an attempt (of one replica, unless it is NULL). Returns how many there
+/* What every process of an attempt has in its environment: TRAINYARD_ATTEMPT=JOB/ATTEMPT/YARD. */
+char *attempt_mark(struct ty_arena *a, const char *data_dir, int64_t job_id, int attempt);
+/* Signal all processes with the mark (of one replica, unless it is NULL). Returns how many there
  * were. */
-int sweep_signal(int64_t job_id, int attempt, const struct exec_replica *replica, int sig);
+int sweep_signal(const char *mark, const struct exec_replica *replica, int sig);
+/* One of them; 0: there is none. */
+pid_t sweep_find(const char *mark, const struct exec_replica *replica);
 /* Kill until none is left, or for limit_ms. */
-void sweep_kill(int64_t job_id, int attempt, const struct exec_replica *replica, int64_t limit_ms);
+void sweep_kill(const char *mark, const struct exec_replica *replica, int64_t limit_ms);
 
 /* ---- the conductor (conductor.c, peers.c, output.c) ---- */
 
 enum { CONDUCTOR_PEERS = 16 };
 
+/* What a conductor keeps of its replicas' usage. */
+struct conductor_usage {
+    struct cgroup_place place;
+    struct samples samples;
+    int64_t next_ms;      /* when the next samples are due */
+    int64_t inside_ms;    /* when to look at young containers again */
+    bool failed;          /* samples could not be written; said once */
+    struct exec_used sum; /* of all runs that have ended */
+};
+
 struct conductor {
     struct ty_arena arena;
+    const char *data_dir; /* the caller's */
     int64_t job_id;
     int attempt;
     int dirfd, lock_fd, epoll_fd;
@@ -187,6 +243,7 @@ struct conductor {
     struct ty_buf message;
     int64_t kill_ms; /* SIGKILL is due; INT64_MAX: not, or done */
     int64_t gone_ms; /* when the last replica was gone; 0: not yet */
+    struct conductor_usage usage;
 };
 /* Run an attempt. `peer_fd` is the connection of the server that asked for it. Returns the exit
  * status. */
@@ -204,6 +261,27 @@ void peers_tell(struct conductor *c, char what);
 void peers_tell_log(struct conductor *c, int64_t now_ms); /* at most every 50 ms */
 int64_t peers_next_ms(const struct conductor *c);
 void peers_close(struct conductor *c);
+
+/* Where groups can be made, and when the first samples are due; before any replica. */
+void usage_begin(struct conductor *c);
+void usage_tick(struct conductor *c, int64_t now_ms);
+int64_t usage_next_ms(const struct conductor *c);
+/* A replica is gone: write its receipt and remove its group. */
+void usage_note(struct conductor *c, struct replica *r);
+void usage_say_provisioned(struct conductor *c);
+void usage_say_used(struct conductor *c);
+void usage_clear(struct conductor *c);
+
+/* ---- replicas in containers (inside.c) ---- */
+
+/* Find the container's group, if it is not known yet, and read what it uses now. */
+void inside_look(struct conductor *c, struct replica *r);
+/* That, often, for containers that have just been started. */
+void inside_tick(struct conductor *c, int64_t now_ms);
+int64_t inside_next_ms(const struct conductor *c);
+const char *inside_method(const struct replica *r); /* "cgroup v1", ... or "not measured" */
+/* How many processes were killed for memory, or at least 1; -1: not told. */
+int64_t inside_oom_kills(const struct conductor *c, const struct replica *r);
 
 /* Read what is in a pipe now, once. */
 void output_read(struct conductor *c, struct stream *s);

@@ -2,7 +2,8 @@
  *
  *   5a3c9e01 1795000000123456789 begin format=1\n
  *   |        |                   |     key=value, values percent-escaped
- *   |        |                   begin, running, restart, end; or fenced, alone
+ *   |        |                   begin, preparing, provisioned, running, restart, used, end;
+ *   |        |                   or fenced, alone
  *   |        nanoseconds since 1970
  *   crc32 of the rest of the line, hexadecimal
  *
@@ -18,7 +19,7 @@
 #include "wire/wire.h"
 
 /* zlib's crc32, four bits at a time: records are few and short. */
-static uint32_t crc32_of(ty_str s)
+uint32_t journal_crc32(ty_str s)
 {
     static const uint32_t table[16] = {0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac,
                                        0x76dc4190, 0x6b6b51f4, 0x4db26158, 0x5005713c,
@@ -69,7 +70,7 @@ void journal_field_int(struct ty_buf *b, const char *key, int64_t value)
 
 void journal_line(struct ty_buf *b, ty_str rest)
 {
-    ty_buf_addf(b, "%08x ", crc32_of(rest));
+    ty_buf_addf(b, "%08x ", journal_crc32(rest));
     ty_buf_adds(b, rest);
     ty_buf_addc(b, '\n');
 }
@@ -132,7 +133,7 @@ static bool record_parse(ty_str line, struct record *ret)
         crc = crc << 4 | (uint32_t)digit;
     }
     ty_str rest = ty_str_drop(line, 9), time;
-    if (crc32_of(rest) != crc || !ty_str_split(&rest, ' ', &time))
+    if (journal_crc32(rest) != crc || !ty_str_split(&rest, ' ', &time))
         return false;
     struct record r = {0};
     if (ty_parse_i64(time, &r.time_ns) != TY_OK)
@@ -176,6 +177,24 @@ static ty_err check_first(struct ty_arena *a, const struct record *r)
     return TY_OK;
 }
 
+static void add_used(struct ty_arena *a, const struct record *r, struct exec_look *look)
+{
+    struct exec_used *u = ty_new(a, struct exec_used);
+    *u = (struct exec_used){.pool = (int)record_get_int(a, r, "pool"),
+                            .index = (int)record_get_int(a, r, "index"),
+                            .cpu_us = record_get_int(a, r, "cpu_us"),
+                            .wall_ms = record_get_int(a, r, "wall_ms"),
+                            .peak_bytes = record_get_int(a, r, "peak"),
+                            .read_bytes = record_get_int(a, r, "read"),
+                            .written_bytes = record_get_int(a, r, "written"),
+                            .limit_bytes = record_get_int(a, r, "limit"),
+                            .limit_enforced = record_get_int(a, r, "enforced") == 1,
+                            .method = record_get(a, r, "method"),
+                            .end_ns = r->time_ns};
+    *(look->used_last ? &look->used_last->next : &look->used) = u;
+    look->used_last = u;
+}
+
 static void apply(struct ty_arena *a, const struct record *r, struct exec_look *look)
 {
     if (ty_str_is(r->kind, "begin")) {
@@ -184,8 +203,16 @@ static void apply(struct ty_arena *a, const struct record *r, struct exec_look *
         look->running_ns = r->time_ns;
     } else if (ty_str_is(r->kind, "preparing")) {
         look->preparing_ns = r->time_ns;
+    } else if (ty_str_is(r->kind, "stopping")) {
+        look->stopping = record_get(a, r, "outcome");
     } else if (ty_str_is(r->kind, "restart")) {
         look->restarts++;
+    } else if (ty_str_is(r->kind, "provisioned")) {
+        look->provisioned.limit_bytes = record_get_int(a, r, "limit");
+        look->provisioned.limit_enforced = record_get_int(a, r, "enforced") == 1;
+        look->provisioned.method = record_get(a, r, "method");
+    } else if (ty_str_is(r->kind, "used")) {
+        add_used(a, r, look);
     } else if (ty_str_is(r->kind, "fenced")) {
         look->phase = EXEC_FENCED;
     } else if (ty_str_is(r->kind, "end")) {

@@ -21,7 +21,7 @@ enum {
 
 void output_say(struct conductor *c, const char *fmt, ...)
 {
-    char text[512];
+    char text[1024];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
@@ -144,6 +144,7 @@ void output_finish(struct conductor *c)
                        " bytes) past its limit; they were dropped.",
                        replica_name(r->plan, name), r->dropped_lines, r->dropped_bytes);
     }
+    usage_say_used(c);
     output_flush(c);
 }
 

@@ -3,11 +3,16 @@
  * The environment is, later ones winning: the server's own (without what would lead a client to
  * Google or tell our own tests what to break), what points clients here, the variables of Vertex
  * and of the frameworks, the user's. TRAINYARD_ATTEMPT and TRAINYARD_REPLICA are the marks by which
- * sweep.c finds processes, so a user's value for them is ignored.
+ * sweep.c finds processes, so a user's value for them is ignored; so is one for TRAINYARD_TOKEN, by
+ * which the server knows the replica whatever its uid (http.h).
  *
  * A pool with a Python package runs the interpreter of the environment that `trainyard prepare`
  * makes and links into the attempt's folder before any replica starts (python.h): its path is known
  * here, although what is in the package is not.
+ *
+ * A pool with an image other than `host` runs in containers. Their environment leaves the server's
+ * own out: PATH and HOME are the image's. What the variables name on this machine is mounted at the
+ * same path, so that a value means the same inside.
  *
  * Replicas talk to each other over 127.0.0.1, one port each. */
 #include "exec/exec_int.h"
@@ -47,6 +52,11 @@ static int64_t pool_replicas(const json_t *pool)
     else
         n = json_object_size(pool) > 0;
     return n < 0 ? 0 : n > PLAN_REPLICAS ? PLAN_REPLICAS + 1 : n;
+}
+
+int64_t exec_pool_replicas(const json_t *pool)
+{
+    return pool_replicas(pool);
 }
 
 int exec_replica_count(const json_t *spec)
@@ -105,6 +115,39 @@ static void env_put(struct env *e, char *item)
     e->list[e->count++] = item;
 }
 
+static const char preload_name[] = "LD_PRELOAD";
+
+/* LD_PRELOAD is a list, and everybody's libraries are wanted. */
+static void env_put_preload(struct env *e, const char *libraries)
+{
+    for (size_t i = 0; i < e->count; i++)
+        if (env_same_name(e->list[i], ty_str_of(preload_name)) &&
+            e->list[i][sizeof preload_name] != '\0')
+            libraries = ty_format(e->a, "%s:%s", libraries, e->list[i] + sizeof preload_name);
+    env_put(e, ty_format(e->a, "%s=%s", preload_name, libraries));
+}
+
+static bool env_has(const struct env *e, const char *name)
+{
+    for (size_t i = 0; i < e->count; i++)
+        if (env_same_name(e->list[i], ty_str_of(name)))
+            return true;
+    return false;
+}
+
+/* Take NAME out and return its value; NULL: it is not there. */
+static char *env_take(struct env *e, const char *name)
+{
+    for (size_t i = 0; i < e->count; i++)
+        if (env_same_name(e->list[i], ty_str_of(name))) {
+            char *value = e->list[i] + strlen(name) + 1;
+            memmove(e->list + i, e->list + i + 1, (e->count - i) * sizeof *e->list);
+            e->count--;
+            return value;
+        }
+    return NULL;
+}
+
 static struct env env_copy(const struct env *from)
 {
     struct env e = {.a = from->a};
@@ -128,7 +171,7 @@ static bool env_is_private(ty_str item)
     return false;
 }
 
-/* baseOutputDirectory as a path without a slash at its end; empty: none. */
+/* baseOutputDirectory as a path or gs:// URI without a slash at its end; empty: none. */
 static ty_str output_folder(const json_t *spec)
 {
     ty_str output =
@@ -140,29 +183,66 @@ static ty_str output_folder(const json_t *spec)
     return output;
 }
 
-ty_err exec_output_make(struct ty_arena *a, const json_t *spec)
+static bool output_is_bucket(ty_str output)
+{
+    return ty_str_starts(output, TY_STR("gs://"));
+}
+
+/* The output in the file system; NULL: it has no place there. */
+static const char *output_path(struct ty_arena *a, const char *data_dir, ty_str output)
+{
+    if (!output_is_bucket(output))
+        return output.len ? ty_cstr(a, output) : NULL;
+    return data_dir ? wire_gs_path(a, data_dir, output) : NULL;
+}
+
+/* What replica number `rank` has for the model's folder; the chief, number 0, has the folder. */
+static char *worker_model(struct ty_arena *a, const char *output, size_t rank)
+{
+    return ty_format(a, "%s/model/workertemp_%zu", output, rank);
+}
+
+/* A bucket that is not there any more must not come back as a folder. */
+static ty_err output_bucket_check(struct ty_arena *a, const char *data_dir, ty_str output)
+{
+    ty_str bucket, name;
+    if (!output_is_bucket(output))
+        return TY_OK;
+    if (!wire_gs_parse(output, &bucket, &name) ||
+        access(ty_format(a, "%s/buckets/" TY_STR_FMT, data_dir, TY_STR_ARG(bucket)), F_OK) != 0)
+        return ty_fail(TY_NOT_FOUND, "the bucket of '" TY_STR_FMT "' is not here",
+                       TY_STR_ARG(output));
+    return TY_OK;
+}
+
+ty_err exec_output_make(struct ty_arena *a, const char *data_dir, const json_t *spec)
 {
     static const char *const parts[] = {"model", "checkpoints", "logs"};
     ty_str output = output_folder(spec);
-    ty_err err = TY_OK;
-    for (size_t i = 0; output.len && err == TY_OK && i < TY_COUNT(parts); i++)
-        err = ty_mkdirs(ty_format(a, TY_STR_FMT "/%s", TY_STR_ARG(output), parts[i]), 0777);
+    const char *path = output_path(a, data_dir, output);
+    ty_err err = output_bucket_check(a, data_dir, output);
+    for (size_t i = 0; path && err == TY_OK && i < TY_COUNT(parts); i++)
+        err = ty_mkdirs(ty_format(a, "%s/%s", path, parts[i]), 0777);
+    size_t replicas = output_is_bucket(output) ? (size_t)exec_replica_count(spec) : 0;
+    for (size_t rank = 1; path && err == TY_OK && rank < replicas; rank++)
+        err = ty_mkdirs(worker_model(a, path, rank), 0777);
     return err == TY_OK ? TY_OK : ty_wrap(err, "jobSpec.baseOutputDirectory.outputUriPrefix");
 }
 
-/* What all replicas of the job have in common. */
-static struct env env_base(struct ty_arena *a, const struct exec_job *job)
+/* What all replicas of the job have in common; `host`: with the server's own environment. */
+static struct env env_base(struct ty_arena *a, const struct exec_job *job, bool host)
 {
     struct env e = {.a = a};
     /* First, so that a sweep finds the mark early. */
-    env_put(&e, ty_format(a, "TRAINYARD_ATTEMPT=%" PRId64 "/%d", job->id, job->attempt));
-    for (char **item = environ; *item; item++)
+    env_put(&e, attempt_mark(a, job->data_dir, job->id, job->attempt));
+    for (char **item = environ; host && *item; item++)
         /* The plan is JSON, so a variable that is not UTF-8 cannot pass. */
         if (!env_is_private(ty_str_of(*item)) && ty_utf8_valid(ty_str_of(*item)))
             env_put(&e, ty_cstr(a, ty_str_of(*item)));
     env_put(&e, ty_format(a, "PYTHONUNBUFFERED=1")); /* prints arrive when they are printed */
     for (const char *const *item = job->client_env; item && *item; item++)
-        env_put(&e, ty_cstr(a, ty_str_of(*item)));
+        if (!env_same_name(*item, ty_str_of(preload_name)))
+            env_put(&e, ty_cstr(a, ty_str_of(*item)));
     env_put(&e, ty_format(a, "CLOUD_ML_PROJECT_ID=" TY_STR_FMT, TY_STR_ARG(job->project)));
     env_put(&e, ty_format(a, "CLOUD_ML_REGION=" TY_STR_FMT, TY_STR_ARG(job->region)));
     env_put(&e, ty_format(a, "CLOUD_ML_JOB_ID=%" PRId64, job->id));
@@ -178,6 +258,14 @@ static struct env env_base(struct ty_arena *a, const struct exec_job *job)
     env_put(&e, ty_format(a, "MASTER_PORT=%d", job->ports[0]));
     env_put(&e, ty_format(a, "WORLD_SIZE=%d", exec_replica_count(job->spec)));
     return e;
+}
+
+/* The library of the client variables, for replicas; our own programs need none. */
+static void env_add_preload(struct env *e, const struct exec_job *job)
+{
+    for (const char *const *item = job->client_env; item && *item; item++)
+        if (env_same_name(*item, ty_str_of(preload_name)))
+            env_put_preload(e, *item + sizeof preload_name);
 }
 
 /* The pool's task: its containerSpec or pythonPackageSpec. */
@@ -213,11 +301,30 @@ static ty_err env_add_user(struct env *e, const json_t *pool_spec, int pool)
             return ty_fail(TY_INVALID_ARGUMENT,
                            "workerPoolSpecs[%d].%s.env[%zu].name: must not be empty or contain '='",
                            pool, task_name, i);
-        if (ty_str_is(name, "TRAINYARD_ATTEMPT") || ty_str_is(name, "TRAINYARD_REPLICA"))
+        if (ty_str_is(name, "TRAINYARD_ATTEMPT") || ty_str_is(name, "TRAINYARD_REPLICA") ||
+            ty_str_is(name, "TRAINYARD_TOKEN"))
             continue;
-        env_put(e, ty_format(e->a, TY_STR_FMT "=" TY_STR_FMT, TY_STR_ARG(name), TY_STR_ARG(value)));
+        if (ty_str_is(name, preload_name))
+            env_put_preload(e, ty_cstr(e->a, value));
+        else
+            env_put(
+                e, ty_format(e->a, TY_STR_FMT "=" TY_STR_FMT, TY_STR_ARG(name), TY_STR_ARG(value)));
     }
     return TY_OK;
+}
+
+/* The second name is TensorFlow's, for gs://. */
+static void env_add_token(struct env *e, const char *token)
+{
+    env_put(e, ty_format(e->a, "TRAINYARD_TOKEN=%s", token));
+    env_put(e, ty_format(e->a, "GOOGLE_AUTH_TOKEN_FOR_TESTING=%s", token));
+}
+
+/* Without a server of one's own, wandb would send the run to its makers, or ask for a key. */
+static void env_add_wandb(struct env *e)
+{
+    if (!env_has(e, "WANDB_BASE_URL") && !env_has(e, "WANDB_MODE"))
+        env_put(e, ty_format(e->a, "WANDB_MODE=offline"));
 }
 
 /* ---- the cluster variables ---- */
@@ -326,8 +433,113 @@ static ty_err build_argv(struct ty_arena *a, const json_t *container, int pool, 
     return TY_OK;
 }
 
+/* ---- containers ---- */
+
+/* A pool that runs in containers: its spec; NULL for all others. */
+static const json_t *pool_container(const json_t *pool)
+{
+    const json_t *container = json_object_get(pool, "containerSpec");
+    ty_str image = wire_json_get_str(container, "imageUri");
+    return image.len > 0 && !ty_str_is(image, "host") ? container : NULL;
+}
+
+/* What runs is in the container's spec; this names it in messages. */
+static char **image_argv(struct ty_arena *a, const json_t *container)
+{
+    char **argv = ty_new_array(a, char *, 2);
+    argv[0] = ty_cstr(a, wire_json_get_str(container, "imageUri"));
+    return argv;
+}
+
+static char **build_strings(struct ty_arena *a, const json_t *list)
+{
+    size_t count = json_array_size(list);
+    char **strings = ty_new_array(a, char *, count + 1);
+    for (size_t i = 0; i < count; i++)
+        strings[i] = ty_cstr(a, ty_str_of(json_string_value(json_array_get(list, i))));
+    return strings;
+}
+
+static bool client_env_names(const struct exec_job *job, const char *folder)
+{
+    for (const char *const *item = job->client_env; item && *item; item++)
+        if (strstr(*item, folder))
+            return true;
+    return false;
+}
+
+enum { PLAN_MOUNTS = 8 };
+
+static void mounts_add(struct container_mount *list, size_t *count, const char *from,
+                       const char *to)
+{
+    ty_assert(*count < PLAN_MOUNTS);
+    list[(*count)++] = (struct container_mount){.from = from, .to = to};
+}
+
+/* /gcs, where there are buckets. Only the chief has the model's folder there: the others have one
+ * of their own over it, so that no two write the same model. */
+static void add_gcs(struct ty_arena *a, const struct exec_job *job, size_t rank,
+                    struct container_mount *list, size_t *count)
+{
+    ty_str output = output_folder(job->spec);
+    const char *buckets = ty_format(a, "%s/buckets", job->data_dir ? job->data_dir : "");
+    struct stat st;
+    if (!job->data_dir || stat(buckets, &st) != 0 || !S_ISDIR(st.st_mode))
+        return;
+    mounts_add(list, count, buckets, "/gcs");
+    const char *path = output_path(a, job->data_dir, output);
+    if (rank > 0 && output_is_bucket(output) && path)
+        mounts_add(list, count, worker_model(a, path, rank),
+                   ty_format(a, "/gcs%s/model", path + strlen(buckets)));
+}
+
+/* The replica's folder, what the client variables name, the output, and /gcs. */
+static void add_mounts(struct ty_arena *a, const struct exec_job *job, const char *folder,
+                       size_t rank, struct container *c)
+{
+    ty_str output = output_folder(job->spec);
+    const char *clients = ty_format(a, "%s/client", job->data_dir);
+    c->mounts = ty_new_array(a, struct container_mount, PLAN_MOUNTS);
+    c->mounts[c->mount_count++] = (struct container_mount){.from = folder, .to = folder};
+    if (client_env_names(job, clients))
+        c->mounts[c->mount_count++] =
+            (struct container_mount){.from = clients, .to = clients, .read_only = true};
+    if (output.len > 0 && !output_is_bucket(output))
+        mounts_add(c->mounts, &c->mount_count, ty_cstr(a, output), ty_cstr(a, output));
+    add_gcs(a, job, rank, c->mounts, &c->mount_count);
+}
+
+static struct container *build_container(struct ty_arena *a, const struct ty_config *config,
+                                         const struct exec_job *job, const json_t *spec,
+                                         const struct exec_replica *r, size_t rank)
+{
+    struct container *c = ty_new(a, struct container);
+    const char *devices = r->share.devices;
+    *c = (struct container){
+        .image =
+            container_image_replace(a, config->image_replace, wire_json_get_str(spec, "imageUri")),
+        .command = build_strings(a, json_object_get(spec, "command")),
+        .args = build_strings(a, json_object_get(spec, "args")),
+        .cpu_milli = r->share.cpu_milli,
+        .memory_bytes = r->share.memory_bytes,
+        .gpus = devices && devices[0] != '\0' && devices[0] != '-',
+        .data_dir = job->data_dir,
+        .job_id = job->id,
+        .attempt = job->attempt,
+        .pool = r->pool,
+        .index = r->index,
+    };
+    add_mounts(a, job,
+               ty_format(a, "%s/%d-%d", exec_attempt_path(a, job->data_dir, job->id, job->attempt),
+                         r->pool, r->index),
+               rank, c);
+    return c;
+}
+
 /* Pools, indexes, ports and command lines. */
-static ty_err place_replicas(struct ty_arena *a, const struct exec_job *job, struct exec_plan *plan)
+static ty_err place_replicas(struct ty_arena *a, const struct ty_config *config,
+                             const struct exec_job *job, struct exec_plan *plan)
 {
     const json_t *pools = pools_of(job->spec);
     if (json_array_size(pools) > PLAN_POOLS)
@@ -343,11 +555,14 @@ static ty_err place_replicas(struct ty_arena *a, const struct exec_job *job, str
     for (int pool = 0; pool < (int)json_array_size(pools); pool++) {
         const json_t *pool_spec = json_array_get(pools, (size_t)pool);
         const json_t *package = json_object_get(pool_spec, "pythonPackageSpec");
+        const json_t *container = pool_container(pool_spec);
         int64_t replicas = pool_replicas(pool_spec);
         char **argv = NULL;
         ty_err err = TY_OK;
         if (replicas && package)
             err = build_python_argv(a, job, package, pool, &argv);
+        else if (replicas && container)
+            argv = image_argv(a, container);
         else if (replicas)
             err = build_argv(a, json_object_get(pool_spec, "containerSpec"), pool, &argv);
         if (err)
@@ -358,14 +573,45 @@ static ty_err place_replicas(struct ty_arena *a, const struct exec_job *job, str
                 .pool = pool, .index = index, .port = job->ports[i], .argv = argv};
             if (job->shares)
                 plan->replicas[i].share = job->shares[i];
+            if (container && !package) {
+                plan->replicas[i].engine = true;
+                plan->replicas[i].container =
+                    build_container(a, config, job, container, &plan->replicas[i], i);
+            } else {
+                plan->replicas[i].mounts = ty_new_array(a, struct container_mount, PLAN_MOUNTS);
+                add_gcs(a, job, i, plan->replicas[i].mounts, &plan->replicas[i].mount_count);
+            }
         }
     }
     return TY_OK;
 }
 
+/* `inside` is what the container's program gets; ours before the image's PYTHONPATH, unless the
+ * user has one. */
+static void env_contain(struct exec_replica *r, const struct env *base, struct env *inside,
+                        char *python_path)
+{
+    struct container *c = r->container;
+    struct env outside = env_copy(base);
+    char *users = env_take(inside, "PYTHONPATH");
+    if (users)
+        env_put(inside, ty_format(inside->a, "PYTHONPATH=%s", users));
+    c->python_path = users ? NULL : python_path;
+    env_put(inside, ty_format(inside->a, "TRAINYARD_FOLDER=%s", c->mounts[0].to));
+    c->env = inside->list;
+    env_put(&outside, ty_format(outside.a, "TRAINYARD_REPLICA=%d-%d", r->pool, r->index));
+    r->env = outside.list;
+}
+
 static ty_err build_env(struct ty_arena *a, const struct exec_job *job, struct exec_plan *plan)
 {
-    struct env base = env_base(a, job);
+    struct env base = env_base(a, job, true), bare = {.a = a};
+    char *python_path = NULL;
+    for (size_t i = 0; i < plan->replica_count && bare.count == 0; i++)
+        if (plan->replicas[i].container) {
+            bare = env_base(a, job, false);
+            python_path = env_take(&bare, "PYTHONPATH");
+        }
     char *cluster = cluster_text(a, plan, false), *tf_cluster = cluster_text(a, plan, true);
     char *spec = job_text(a, job->spec);
     if (!cluster || !tf_cluster)
@@ -375,7 +621,7 @@ static ty_err build_env(struct ty_arena *a, const struct exec_job *job, struct e
             plan->replica_count);
     for (size_t i = 0; i < plan->replica_count; i++) {
         struct exec_replica *r = &plan->replicas[i];
-        struct env e = env_copy(&base);
+        struct env e = env_copy(r->container ? &bare : &base);
         char *type = ty_format(a, "workerpool%d", r->pool);
         env_put(&e, ty_format(a, "TRAINYARD_REPLICA=%d-%d", r->pool, r->index));
         env_put(&e, cluster_variable(a, "CLUSTER_SPEC", cluster, type, r->index, spec));
@@ -383,20 +629,28 @@ static ty_err build_env(struct ty_arena *a, const struct exec_job *job, struct e
             env_put(&e, cluster_variable(a, "TF_CONFIG", tf_cluster, exec_task_type(r->pool),
                                          r->index, spec));
         env_put(&e, ty_format(a, "RANK=%zu", i));
-        if (r->share.devices)
+        if (job->tokens)
+            env_add_token(&e, job->tokens[i]);
+        if (r->share.devices) { /* numbers as the driver has them, not as CUDA would sort them */
+            env_put(&e, ty_format(a, "CUDA_DEVICE_ORDER=PCI_BUS_ID"));
             env_put(&e, ty_format(a, "CUDA_VISIBLE_DEVICES=%s", r->share.devices));
+        }
         const json_t *pool = json_array_get(pools_of(job->spec), (size_t)r->pool);
         if (json_object_get(pool, "pythonPackageSpec"))
             env_add_python(&e, python_folder(a, job, r->pool));
+        env_add_preload(&e, job);
         ty_err err = env_add_user(&e, pool, r->pool);
         if (err)
             return err;
+        env_add_wandb(&e);
         for (size_t n = 0; n < e.count; n++)
             if (strlen(e.list[n]) > PLAN_STRING_BYTES)
                 return ty_fail(TY_INVALID_ARGUMENT,
                                "the variable '%.64s…' of workerpool%d-%d is longer than %d bytes",
                                e.list[n], r->pool, r->index, PLAN_STRING_BYTES);
         r->env = e.list;
+        if (r->container)
+            env_contain(r, &base, &e, python_path);
     }
     return TY_OK;
 }
@@ -417,25 +671,40 @@ static void words_add(struct words *w, const char *name, ty_str value)
 static void words_add_pool(struct words *w, const json_t *package, int pool)
 {
     const json_t *uris = json_object_get(package, "packageUris");
+    const json_t *env = json_object_get(package, "env");
     words_add(w, "pool", ty_str_of(ty_format(w->a, "%d", pool)));
     words_add(w, "image", wire_json_get_str(package, "executorImageUri"));
     words_add(w, "module", wire_json_get_str(package, "pythonModule"));
+    for (size_t i = 0; i < json_array_size(env); i++)
+        if (ty_str_is(wire_json_get_str(json_array_get(env, i), "name"), "PYTHONPATH"))
+            words_add(w, "python-path", wire_json_get_str(json_array_get(env, i), "value"));
     for (size_t i = 0; i < json_array_size(uris); i++)
         words_add(w, "package", ty_str_of(json_string_value(json_array_get(uris, i))));
 }
 
-/* `trainyard prepare` for the pools with Python packages; none: no preparation. */
+static void words_add_container(struct words *w, const struct ty_config *config,
+                                const json_t *container, int pool)
+{
+    ty_str image = wire_json_get_str(container, "imageUri");
+    words_add(w, "container", ty_str_of(ty_format(w->a, "%d", pool)));
+    words_add(w, "asked", image);
+    words_add(w, "used", ty_str_of(container_image_replace(w->a, config->image_replace, image)));
+}
+
+/* `trainyard prepare` for the pools with Python packages and containers; none: no preparation. */
 static void build_prepare(struct ty_arena *a, const struct ty_config *config,
                           const struct exec_job *job, struct exec_plan *plan)
 {
     const json_t *pools = pools_of(job->spec);
-    size_t most = 16, packages = 0;
+    size_t most = 16, packages = 0, containers = 0;
     for (size_t i = 0; i < json_array_size(pools); i++) {
         const json_t *package = json_object_get(json_array_get(pools, i), "pythonPackageSpec");
         packages += package != NULL;
-        most += 3 + json_array_size(json_object_get(package, "packageUris"));
+        containers += pool_container(json_array_get(pools, i)) != NULL;
+        most += 6 + json_array_size(json_object_get(package, "packageUris")) +
+                json_array_size(json_object_get(package, "env"));
     }
-    if (packages == 0)
+    if (packages == 0 && containers == 0)
         return;
     struct words w = {.a = a, .list = ty_new_array(a, char *, most)};
     w.list[w.count++] = ty_cstr(a, TY_STR("/proc/self/exe"));
@@ -445,16 +714,31 @@ static void build_prepare(struct ty_arena *a, const struct ty_config *config,
     words_add(&w, "python", ty_str_of(config->python));
     words_add(&w, "wheels", ty_str_of(config->wheel_folder));
     words_add(&w, "offline", ty_str_of(config->runtimes_offline ? "1" : "0"));
+    if (containers)
+        words_add(&w, "engine", ty_str_of(config->container_engine));
     for (size_t i = 0; i < json_array_size(pools); i++) {
         const json_t *pool = json_array_get(pools, i);
         const json_t *package = json_object_get(pool, "pythonPackageSpec");
         if (package && pool_replicas(pool) > 0)
             words_add_pool(&w, package, (int)i);
+        else if (pool_container(pool) && pool_replicas(pool) > 0)
+            words_add_container(&w, config, pool_container(pool), (int)i);
     }
-    struct env e = env_base(a, job);
+    struct env e = env_base(a, job, true);
     env_put(&e, ty_format(a, "TRAINYARD_REPLICA=-1--1"));
     plan->prepare = ty_new(a, struct exec_replica);
-    *plan->prepare = (struct exec_replica){.pool = -1, .index = -1, .argv = w.list, .env = e.list};
+    *plan->prepare = (struct exec_replica){
+        .pool = -1, .index = -1, .argv = w.list, .env = e.list, .engine = containers > 0};
+}
+
+/* The setting is a ceiling for the shares; one that is not given is all of it. */
+static void limit_memory(struct exec_plan *plan, int64_t most_bytes)
+{
+    for (size_t i = 0; i < plan->replica_count; i++) {
+        int64_t *share = &plan->replicas[i].share.memory_bytes;
+        if (*share == 0 || *share > most_bytes)
+            *share = most_bytes;
+    }
 }
 
 ty_err exec_plan_build(struct ty_arena *a, const struct ty_config *config,
@@ -469,11 +753,16 @@ ty_err exec_plan_build(struct ty_arena *a, const struct ty_config *config,
         .log_limit_bytes = config->log_limit_bytes,
         .log_line_bytes = config->log_line_bytes,
         .log_floor_ns = job->log_floor_ns,
+        .note = job->note,
         .disable_retries = json_is_true(json_object_get(scheduling, "disableRetries")),
         .restart_job_on_worker_restart =
             json_is_true(json_object_get(scheduling, "restartJobOnWorkerRestart")),
+        .cgroups = strcmp(config->cgroups, "off") != 0,
+        .replica_processes = config->replica_processes,
     };
-    ty_err err = place_replicas(a, job, &plan);
+    ty_err err = place_replicas(a, config, job, &plan);
+    if (err == TY_OK && config->replica_memory_bytes > 0)
+        limit_memory(&plan, config->replica_memory_bytes);
     if (err == TY_OK)
         err = build_env(a, job, &plan);
     if (err)

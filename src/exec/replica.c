@@ -14,6 +14,9 @@
  * maps the user to itself. Where neither is permitted ("sweep"), init and command ask for SIGKILL
  * at their parent's death, and sweep.c finds the rest.
  *
+ * A replica in a container has container_run (container.h) in the command's place, without a
+ * namespace of ours, and SIGTERM goes to that process alone.
+ *
  * When the command ends, the init reports how and exits. The init being reaped means that no
  * descendant is left, so all they ever wrote is in the pipes. */
 #include "exec/exec_int.h"
@@ -23,8 +26,16 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 
-enum status_kind { STATUS_STARTED = 1, STATUS_EXITED, STATUS_EXEC_FAILED, STATUS_SETUP_FAILED };
+enum status_kind {
+    STATUS_STARTED = 1,
+    STATUS_EXITED,
+    STATUS_EXEC_FAILED,
+    STATUS_SETUP_FAILED,
+    STATUS_OUTSIDE, /* not in its control group */
+    STATUS_NO_GCS,  /* without the plan's mounts */
+};
 /* What goes through the status pipe: smaller than PIPE_BUF, so whole or not at all. */
 struct status {
     int32_t kind;
@@ -33,7 +44,7 @@ struct status {
 
 /* ---- which isolation ---- */
 
-static uint64_t isolation_flags(enum isolation how)
+uint64_t isolation_flags(enum isolation how)
 {
     switch (how) {
     case ISOLATION_PID:
@@ -46,13 +57,13 @@ static uint64_t isolation_flags(enum isolation how)
     return 0;
 }
 
-/* fork with namespaces. The child has this thread only, and must not return. */
-static pid_t clone_process(uint64_t flags, int *ret_pidfd)
+pid_t process_clone(uint64_t flags, int cgroup_fd, int *ret_pidfd)
 {
     struct clone_args args = {
-        .flags = flags | CLONE_PIDFD,
+        .flags = flags | CLONE_PIDFD | (cgroup_fd >= 0 ? CLONE_INTO_CGROUP : 0),
         .pidfd = (uint64_t)(uintptr_t)ret_pidfd,
         .exit_signal = SIGCHLD,
+        .cgroup = cgroup_fd >= 0 ? (uint64_t)cgroup_fd : 0,
     };
     return (pid_t)syscall(SYS_clone3, &args, sizeof args);
 }
@@ -66,8 +77,7 @@ static bool write_file(const char *path, const char *text)
     return ok;
 }
 
-/* In a new user namespace: be who we were. */
-static bool map_user(uid_t uid, gid_t gid)
+bool isolation_map_user(uid_t uid, gid_t gid)
 {
     char uid_map[64], gid_map[64];
     snprintf(uid_map, sizeof uid_map, "%u %u 1\n", uid, uid);
@@ -81,10 +91,10 @@ static bool isolation_works(enum isolation how)
     uid_t uid = geteuid();
     gid_t gid = getegid();
     int pidfd = -1;
-    pid_t pid = clone_process(isolation_flags(how), &pidfd);
+    pid_t pid = process_clone(isolation_flags(how), -1, &pidfd);
     if (pid == 0) {
         ty_seam_role("replica");
-        _exit(how == ISOLATION_USER && !map_user(uid, gid) ? 1 : 0);
+        _exit(how == ISOLATION_USER && !isolation_map_user(uid, gid) ? 1 : 0);
     }
     if (pid < 0)
         return false;
@@ -123,6 +133,13 @@ const char *exec_isolation(void)
     return isolation_names[isolation_get()];
 }
 
+/* An engine keeps pids, and in a user namespace of ours it could not make its own. Containers are
+ * found by their labels, and what runs in them by its marks. */
+static enum isolation isolation_of(const struct exec_replica *plan)
+{
+    return plan->engine ? ISOLATION_SWEEP : isolation_get();
+}
+
 /* ---- inside the new processes: never returns, frees nothing ---- */
 
 struct init {
@@ -132,7 +149,11 @@ struct init {
     uid_t uid;
     gid_t gid;
     int status_fd, folder_fd;
+    char folder[PATH_MAX]; /* its path; "": not known */
     int out_fd[STREAM_COUNT];
+    struct cgroup_doors doors;
+    int outside;          /* why it is not in its control group; 0: it is */
+    bool limit_processes; /* by rlimit: nobody else does */
 };
 
 static void report(int fd, enum status_kind kind, int value)
@@ -169,6 +190,29 @@ static void signals_default(void)
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
+/* Run the container, and end as its program did. */
+static _Noreturn void container_main(const struct container *c)
+{
+    int status = container_run(c);
+    if (WIFSIGNALED(status)) {
+        setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+        signals_default();
+        raise(WTERMSIG(status));
+    }
+    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+}
+
+/* By its path, for a working folder that has one in this mount namespace: the descriptor is of the
+ * conductor's. */
+static bool enter_folder(const struct init *in)
+{
+    struct stat given, there;
+    if (in->folder[0] == '/' && fstat(in->folder_fd, &given) == 0 && chdir(in->folder) == 0 &&
+        stat(".", &there) == 0 && given.st_dev == there.st_dev && given.st_ino == there.st_ino)
+        return true;
+    return fchdir(in->folder_fd) == 0;
+}
+
 static _Noreturn void command_main(const struct init *in, pid_t init_pid, int failure_fd)
 {
     setsid();
@@ -178,11 +222,19 @@ static _Noreturn void command_main(const struct init *in, pid_t init_pid, int fa
             _exit(127);
     }
     if (dup2(in->out_fd[STREAM_OUT], STDOUT_FILENO) >= 0 &&
-        dup2(in->out_fd[STREAM_ERR], STDERR_FILENO) >= 0 && fchdir(in->folder_fd) == 0) {
+        dup2(in->out_fd[STREAM_ERR], STDERR_FILENO) >= 0 && enter_folder(in)) {
         setrlimit(RLIMIT_NOFILE, &in->setup->files);
+        if (in->limit_processes) {
+            rlim_t most = (rlim_t)in->setup->processes;
+            setrlimit(RLIMIT_NPROC, &(struct rlimit){most, most});
+        }
         signals_default();
         close_range(3, ~0u, CLOSE_RANGE_CLOEXEC);
         environ = in->plan->env; /* for PATH, too */
+        if (in->plan->container) {
+            close_range(3, ~0u, 0); /* it is started */
+            container_main(in->plan->container);
+        }
         execvp(in->plan->argv[0], in->plan->argv);
     }
     int32_t why = errno;
@@ -231,6 +283,8 @@ static _Noreturn void init_watch(const struct init *in, pid_t command)
          */
         if (sig == SIGTERM && in->how != ISOLATION_SWEEP && getpid() == 1 && info.si_pid == 0)
             kill(-1, SIGTERM);
+        else if (sig == SIGTERM && in->plan->container)
+            kill(command, SIGTERM); /* it passes it on, into the container */
         pid_t pid;
         int wait_status;
         while ((pid = waitpid(-1, &wait_status, WNOHANG)) > 0)
@@ -241,6 +295,26 @@ static _Noreturn void init_watch(const struct init *in, pid_t command)
     }
 }
 
+/* A /proc that shows the namespace, and /gcs. Only where it cannot spread to the mounts of others.
+ */
+static void init_mount(struct init *in)
+{
+    char link[64];
+    int err_no = 0;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", in->folder_fd);
+    ssize_t n = readlink(link, in->folder, sizeof in->folder - 1);
+    in->folder[n > 0 ? n : 0] = '\0';
+    if (in->how == ISOLATION_SWEEP || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) != 0)
+        err_no = EPERM;
+    if (err_no == 0) {
+        mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
+        if (in->plan->mount_count > 0)
+            err_no = root_enter(in->plan->mounts, in->plan->mount_count);
+    }
+    if (err_no && in->plan->mount_count > 0 && !in->plan->container)
+        report(in->status_fd, STATUS_NO_GCS, err_no);
+}
+
 static _Noreturn void init_main(struct init *in)
 {
     ty_seam_role("replica");
@@ -248,16 +322,17 @@ static _Noreturn void init_main(struct init *in)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (!attempt_lock_held(in->setup->lock_fd))
         _exit(1); /* the conductor died before we asked to go with it */
+    int err_no = in->outside ? in->outside : cgroup_doors_enter(&in->doors);
+    if (err_no)
+        report(in->status_fd, STATUS_OUTSIDE, err_no);
     int keep[] = {in->status_fd, in->folder_fd, in->out_fd[STREAM_OUT], in->out_fd[STREAM_ERR]};
     close_others(keep, TY_COUNT(keep));
     signal(SIGCHLD, SIG_DFL);
-    if (in->how == ISOLATION_USER && !map_user(in->uid, in->gid)) {
+    if (in->how == ISOLATION_USER && !isolation_map_user(in->uid, in->gid)) {
         report(in->status_fd, STATUS_SETUP_FAILED, errno);
         _exit(1);
     }
-    /* A /proc that shows the namespace. Only where it cannot spread to the mounts of others. */
-    if (in->how != ISOLATION_SWEEP && mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) == 0)
-        mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
+    init_mount(in);
     pid_t command = init_start_command(in);
     for (int i = 0; i < STREAM_COUNT; i++)
         close(in->out_fd[i]);
@@ -308,7 +383,7 @@ static void close_pair(int fds[2])
 
 /* All signals are blocked over the fork, so that a SIGTERM sent to the new init at once waits
  * for it instead of being dropped. */
-static ty_err clone_init(struct init *in, int *ret_pidfd)
+static ty_err clone_init(struct init *in, int *ret_pidfd, pid_t *ret_pid)
 {
     sigset_t all, before;
     int err_no = ty_seam_step(TY_OP_FORK);
@@ -316,18 +391,64 @@ static ty_err clone_init(struct init *in, int *ret_pidfd)
         return ty_fail_errno(err_no, "cannot fork");
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, &before);
-    pid_t pid = clone_process(isolation_flags(in->how), ret_pidfd);
+    pid_t pid = process_clone(isolation_flags(in->how), in->doors.folder, ret_pidfd);
+    if (pid < 0 && in->doors.folder >= 0) { /* not into that cgroup, then */
+        in->outside = errno;
+        pid = process_clone(isolation_flags(in->how), -1, ret_pidfd);
+    }
     if (pid == 0)
         init_main(in);
     err_no = errno;
     sigprocmask(SIG_SETMASK, &before, NULL);
-    return pid < 0 ? ty_fail_errno(err_no, "cannot fork") : TY_OK;
+    if (pid < 0)
+        return ty_fail_errno(err_no, "cannot fork");
+    *ret_pid = pid;
+    return TY_OK;
+}
+
+/* Since Linux 5.14 RLIMIT_NPROC counts a user's processes in each user namespace apart; before, it
+ * would count all that the user has on this machine. */
+static bool process_count_is_ours(void)
+{
+    struct utsname name;
+    ty_str rest, major, minor;
+    int64_t a, b;
+    if (isolation_get() != ISOLATION_USER || uname(&name) != 0)
+        return false;
+    rest = ty_str_of(name.release);
+    ty_str_split(&rest, '.', &major);
+    ty_str_split(&rest, '.', &minor);
+    minor.len = strspn(minor.ptr, "0123456789");
+    return ty_parse_i64(major, &a) == TY_OK && ty_parse_i64(minor, &b) == TY_OK &&
+           (a > 5 || (a == 5 && b >= 14));
+}
+
+/* Make its control group, if there is a place for one. Going without is no failure. */
+static void make_group(struct replica *r, const struct replica_setup *setup, struct init *in)
+{
+    char name[CGROUP_NAME_BYTES], who[32] = "prepare";
+    r->cgroup = (struct cgroup){0};
+    if (r->plan->pool >= 0)
+        snprintf(who, sizeof who, "%d-%d", r->plan->pool, r->plan->index);
+    cgroup_name(setup->mark, who, name);
+    ty_err err = TY_OK;
+    if (setup->place)
+        err = cgroup_make(&r->cgroup, setup->place, name, &r->plan->share, setup->processes);
+    if (err == TY_OK && r->cgroup.place)
+        err = cgroup_doors_open(&r->cgroup, &in->doors);
+    if (err) {
+        cgroup_remove(&r->cgroup);
+        log_warn("replica.cgroup", "%s error='%s'", setup->mark, ty_err_message());
+    }
+    in->limit_processes =
+        setup->processes > 0 && !r->cgroup.processes_limited && process_count_is_ours();
 }
 
 ty_err replica_start(struct replica *r, const struct replica_setup *setup)
 {
     int status[2] = {-1, -1}, pipes[STREAM_COUNT][2] = {{-1, -1}, {-1, -1}};
     int folder_fd = -1, pidfd = -1;
+    pid_t pid = -1;
     ty_err err = open_folder(r->plan, setup->dirfd, &folder_fd);
     if (err == TY_OK)
         err = open_pipe(status);
@@ -337,19 +458,26 @@ ty_err replica_start(struct replica *r, const struct replica_setup *setup)
         struct init in = {
             .plan = r->plan,
             .setup = setup,
-            .how = isolation_get(),
+            .how = isolation_of(r->plan),
             .uid = geteuid(),
             .gid = getegid(),
             .status_fd = status[1],
             .folder_fd = folder_fd,
             .out_fd = {pipes[STREAM_OUT][1], pipes[STREAM_ERR][1]},
+            .doors = {.folder = -1},
         };
-        err = clone_init(&in, &pidfd);
+        make_group(r, setup, &in);
+        err = clone_init(&in, &pidfd, &pid);
+        cgroup_doors_close(&in.doors);
+        if (err)
+            cgroup_remove(&r->cgroup);
     }
     if (err == TY_OK) {
         r->state = REPLICA_STARTING;
         r->started = r->exited = r->exec_failed = r->judged = false;
         r->start_errno = 0;
+        r->usage = (struct usage){.pid = r->plan->container ? 0 : pid, .begin_ms = ty_boot_ms()};
+        r->inside = (struct inside){0};
         r->process = (struct source){.kind = SOURCE_PROCESS, .fd = pidfd, .replica = r};
         r->status = (struct source){.kind = SOURCE_STATUS, .fd = status[0], .replica = r};
         status[0] = -1;
@@ -385,6 +513,15 @@ static void apply_status(struct replica *r, const struct status *s)
     case STATUS_SETUP_FAILED:
         r->start_errno = s->value;
         break;
+    case STATUS_OUTSIDE:
+        r->cgroup.outside = true;
+        r->cgroup.memory_limited = r->cgroup.processes_limited = false;
+        log_warn("replica.cgroup", "cannot enter '%s': %s", r->cgroup.name, strerror(s->value));
+        break;
+    case STATUS_NO_GCS:
+        log_warn("replica.gcs", "replica=%d-%d has no /gcs: %s", r->plan->pool, r->plan->index,
+                 strerror(s->value));
+        break;
     }
 }
 
@@ -400,8 +537,9 @@ void replica_read_status(struct replica *r)
 
 void replica_reap(struct replica *r, const struct replica_setup *setup)
 {
-    siginfo_t info = {0};
-    if (waitid(P_PIDFD, (id_t)r->process.fd, &info, WEXITED | WNOHANG) != 0 || info.si_pid == 0)
+    siginfo_t info;
+    struct usage client = r->usage; /* with a container, what we wait for is the engine's client */
+    if (!usage_reap(r->plan->container ? &client : &r->usage, &r->cgroup, r->process.fd, &info))
         return;
     replica_read_status(r);
     source_close(&r->status);
@@ -409,8 +547,8 @@ void replica_reap(struct replica *r, const struct replica_setup *setup)
     /* An init that could not tell was killed itself, and the command with it. */
     if (!r->exited)
         r->wait_status = info.si_code == CLD_EXITED ? info.si_status << 8 : info.si_status;
-    if (isolation_get() == ISOLATION_SWEEP)
-        sweep_kill(setup->job_id, setup->attempt, r->plan, 5000);
+    if (isolation_of(r->plan) == ISOLATION_SWEEP)
+        sweep_kill(setup->mark, r->plan, 5000);
     r->state = REPLICA_GONE;
 }
 
@@ -418,8 +556,8 @@ void replica_signal(struct replica *r, const struct replica_setup *setup, int si
 {
     if (r->state == REPLICA_GONE)
         return;
-    if (sig == SIGTERM && isolation_get() == ISOLATION_SWEEP)
-        sweep_signal(setup->job_id, setup->attempt, r->plan, sig);
+    if (sig == SIGTERM && isolation_of(r->plan) == ISOLATION_SWEEP && !r->plan->container)
+        sweep_signal(setup->mark, r->plan, sig);
     else /* the init passes SIGTERM on; SIGKILL takes all with it, or replica_reap does */
         syscall(SYS_pidfd_send_signal, r->process.fd, sig, NULL, 0);
 }

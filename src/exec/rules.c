@@ -4,7 +4,8 @@
  *   another replica ends with 0    it is done; the job goes on
  *   status 6, 11, 134, 139, or     looks transient: failed, the whole job may be tried again
  *   SIGABRT, SIGSEGV
- *   killed while memory ran out    failed for good
+ *   killed while memory ran out    failed for good (a cgroup tells it exactly: then any bad end is
+ *                                  that, because often one process is killed and another gives up)
  *   another status                 user's error: failed for good
  *   another signal                 that replica is restarted in place, RULES_RESTARTS times at
  *                                  most, then as transient
@@ -25,6 +26,12 @@ static bool is_kill(int wait_status)
            (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 128 + SIGKILL);
 }
 
+/* The machine's own counter does not say whom it was: then only a SIGKILL can have been that. */
+static bool ran_out_of_memory(const struct rules_exit *e)
+{
+    return e->out_of_memory && (e->memory_told || is_kill(e->wait_status));
+}
+
 struct rules_answer rules_decide(const struct exec_plan *plan, const struct rules_exit *e)
 {
     bool may_retry = !plan->disable_retries;
@@ -33,7 +40,7 @@ struct rules_answer rules_decide(const struct exec_plan *plan, const struct rule
 
     if (WIFEXITED(e->wait_status) && WEXITSTATUS(e->wait_status) == 0)
         return (struct rules_answer){e->chief ? RULES_SUCCEEDED : RULES_GO_ON, false, TY_OK};
-    if (e->out_of_memory && is_kill(e->wait_status))
+    if (ran_out_of_memory(e))
         return (struct rules_answer){RULES_FAILED, false, TY_RESOURCE_EXHAUSTED};
     if (WIFEXITED(e->wait_status))
         return status_is_transient(WEXITSTATUS(e->wait_status)) ? transient : failed;
@@ -48,8 +55,9 @@ struct rules_answer rules_decide(const struct exec_plan *plan, const struct rule
 void rules_describe(struct ty_buf *b, const struct exec_replica *r, const struct rules_exit *e)
 {
     ty_buf_addf(b, "The replica workerpool%d-%d ", r->pool, r->index);
-    if (e->out_of_memory && is_kill(e->wait_status))
-        ty_buf_addz(b, "ran out of memory and was killed");
+    if (ran_out_of_memory(e))
+        ty_buf_addf(b, "ran out of memory and %s killed",
+                    is_kill(e->wait_status) ? "was" : "one of its processes was");
     else if (WIFEXITED(e->wait_status))
         ty_buf_addf(b, "exited with a non-zero status of %d", WEXITSTATUS(e->wait_status));
     else if (sigabbrev_np(WTERMSIG(e->wait_status)))
@@ -60,4 +68,28 @@ void rules_describe(struct ty_buf *b, const struct exec_replica *r, const struct
     if (e->restarts > 0)
         ty_buf_addf(b, " after %d restart%s", e->restarts, e->restarts == 1 ? "" : "s");
     ty_buf_addc(b, '.');
+    char limit[USAGE_TEXT_BYTES];
+    if (ran_out_of_memory(e) && e->memory_limit_bytes > 0)
+        ty_buf_addf(b,
+                    " Its limit is %s of memory: use a machine type with more, a smaller batch, or "
+                    "fewer workers.",
+                    usage_bytes_text(e->memory_limit_bytes, limit));
+    else if (ran_out_of_memory(e))
+        ty_buf_addz(b,
+                    " The machine had none left: use a smaller batch, or run fewer jobs at once.");
+    else if (e->process_limit > 0)
+        ty_buf_addf(b,
+                    " It had reached its limit of %" PRId64
+                    " processes and threads (replica_processes in trainyard.conf).",
+                    e->process_limit);
+}
+
+void rules_advise(struct ty_buf *b, const struct rules_exit *e, ty_str lines)
+{
+    if (e->out_of_memory && is_kill(e->wait_status))
+        hints_add(b, HINT_MEMORY, 0, lines);
+    else if (WIFEXITED(e->wait_status))
+        hints_add(b, HINT_STATUS, WEXITSTATUS(e->wait_status), lines);
+    else
+        hints_add(b, HINT_SIGNAL, WTERMSIG(e->wait_status), lines);
 }

@@ -50,9 +50,27 @@ static void check_conductor_log(struct yard *y)
         fail_msg("%s", words.ptr);
 }
 
+/* No control group of the last attempt is left. */
+static void check_groups(struct yard *y)
+{
+    struct cgroup_place place;
+    cgroup_find(&y->arena, "", false, &place);
+    for (int i = 0; i < CGROUP_PARTS; i++)
+        for (size_t k = 0; place.dirs[i] && k < y->plan.replica_count; k++) {
+            const struct exec_replica *r = &y->plan.replicas[k];
+            char name[CGROUP_NAME_BYTES];
+            cgroup_name(attempt_mark(&y->arena, y->dir, y->plan.job_id, y->plan.attempt),
+                        ty_format(&y->arena, "%d-%d", r->pool, r->index), name);
+            const char *dir = ty_format(&y->arena, "%s/%s", place.dirs[i], name);
+            if (access(dir, F_OK) == 0)
+                fail_msg("'%s' is left", dir);
+        }
+}
+
 static void yard_close(struct yard *y)
 {
     check_conductor_log(y);
+    check_groups(y);
     if (y->fd >= 0)
         close(y->fd);
     if (y->launcher.fd >= 0)
@@ -123,7 +141,10 @@ static struct exec_look yard_wait(struct yard *y)
 
 static int yard_processes(const struct yard *y)
 {
-    return sweep_signal(y->plan.job_id, y->plan.attempt, NULL, 0);
+    struct ty_arena a = {0};
+    int count = sweep_signal(attempt_mark(&a, y->dir, y->plan.job_id, y->plan.attempt), NULL, 0);
+    ty_arena_clear(&a);
+    return count;
 }
 
 static ty_str yard_log(struct yard *y)
@@ -353,7 +374,7 @@ static void restart_in_place(void **state)
     assert_int_equal(look.restarts, 1);
     assert_int_equal(log_count(&y, " - s The replica workerpool0-0 was ended by signal 9"), 1);
     assert_int_equal(log_count(&y, "again"), 1);
-    assert_int_equal(log_count(&y, "up"), 1); /* the other one stayed */
+    assert_int_equal(log_count(&y, " o up\n"), 1); /* the other one stayed */
     yard_close(&y);
 }
 
@@ -369,6 +390,125 @@ static void restarts_have_a_limit(void **state)
     assert_int_equal(look.restarts, RULES_RESTARTS);
     assert_int_equal(log_count(&y, " o try\n"), 1 + RULES_RESTARTS);
     assert_message(look, "signal 1 (SIGHUP) after 5 restarts");
+    yard_close(&y);
+}
+
+static const struct exec_used *find_used(struct exec_look look, int pool, int index)
+{
+    const struct exec_used *u = look.used;
+    while (u && (u->pool != pool || u->index != index))
+        u = u->next;
+    assert_non_null(u);
+    return u;
+}
+
+/* Each run of each replica has one, a replica that was restarted two. */
+static void receipts_are_written(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    yard_plan(&y, "if [ -e once ]; then exit 0; fi; touch once; kill -9 $$", 1, "sleep 1000");
+    yard_launch(&y);
+    struct exec_look look = yard_wait(&y);
+    assert_outcome(look, "succeeded", 0, false);
+    size_t runs = 0;
+    for (const struct exec_used *u = look.used; u; u = u->next)
+        runs++;
+    assert_int_equal(runs, 3);
+    const struct exec_used *worker = find_used(look, 1, 0);
+    assert_true(worker->wall_ms >= 0 && worker->peak_bytes > 0 && worker->cpu_us > 0);
+    assert_true(worker->method.len > 0 && !worker->limit_enforced && worker->limit_bytes == 0);
+    assert_int_equal(log_count(&y, " - s Used: "), 1);
+    assert_int_equal(log_count(&y, " - s Provisioned 2 replicas"), 1);
+    assert_int_equal(log_count(&y, " - s Released 2 replicas."), 1);
+    yard_close(&y);
+}
+
+/* Usage is there, and no group: everything goes on as it did before there were any. */
+static void runs_without_groups(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    yard_plan(&y, "echo hello", 0, NULL);
+    y.plan.cgroups = false;
+    y.plan.replicas[0].share.memory_bytes = 256 << 20;
+    yard_launch(&y);
+    struct exec_look look = yard_wait(&y);
+    assert_outcome(look, "succeeded", 0, false);
+    const struct exec_used *u = find_used(look, 0, 0);
+    assert_true(ty_str_is(u->method, "/proc every second + wait4"));
+    assert_true(u->limit_bytes == 256 << 20 && !u->limit_enforced);
+    assert_int_equal(log_count(&y, "the memory limit of 256 MB is not enforced: cgroups = off"), 1);
+    assert_int_equal(log_count(&y, "limit 256 MB not enforced)."), 1);
+    yard_close(&y);
+}
+
+/* The killed process is not the command, which ends in its own way: still it was memory. */
+static void memory_limit_is_told(void **state)
+{
+    (void)state;
+    struct ty_arena a = {0};
+    bool memory;
+    exec_cgroups(&a, &memory);
+    ty_arena_clear(&a);
+    if (!memory)
+        skip();
+    struct yard y;
+    yard_open(&y);
+    yard_plan(&y, "head -c 400m /dev/zero | tail; echo $?; exit 3", 0, NULL);
+    y.plan.replicas[0].share.memory_bytes = 64 << 20;
+    yard_launch(&y);
+    struct exec_look look = yard_wait(&y);
+    assert_outcome(look, "failed", TY_RESOURCE_EXHAUSTED, false);
+    assert_message(look, "ran out of memory and one of its processes was killed. Its limit is 64.0 "
+                         "MB of memory");
+    assert_true(find_used(look, 0, 0)->limit_enforced);
+    yard_close(&y);
+}
+
+static void process_limit_is_told(void **state)
+{
+    (void)state;
+    struct ty_arena a = {0};
+    bool memory;
+    bool pids = strstr(exec_cgroups(&a, &memory), "pids") != NULL;
+    ty_arena_clear(&a);
+    if (!pids)
+        skip();
+    struct yard y;
+    yard_open(&y);
+    yard_plan(&y, "bomb() { sleep 1000 & bomb; }; bomb", 0, NULL);
+    y.plan.replica_processes = 30;
+    yard_launch(&y);
+    struct exec_look look = yard_wait(&y);
+    assert_outcome(look, "failed", TY_INVALID_ARGUMENT, false);
+    assert_message(look, "reached its limit of 30 processes and threads");
+    assert_int_equal(yard_processes(&y), 0);
+    yard_close(&y);
+}
+
+/* Nobody may make a group, but the count of a user namespace is the replica's own. */
+static void process_limit_of_a_user(void **state)
+{
+    (void)state;
+    if (isolation_get() != ISOLATION_USER || geteuid() == 0)
+        skip();
+    struct yard y;
+    yard_open(&y);
+    yard_plan(&y, "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14; do sleep 1000 & done; echo all", 0,
+              NULL);
+    y.plan.replica_processes = 10;
+    yard_launch(&y);
+    assert_outcome(yard_wait(&y), "failed", TY_INVALID_ARGUMENT, false);
+    assert_int_equal(log_count(&y, " o all\n"), 0);
+    close(y.fd);
+    yard_plan(&y, "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14; do sleep 1000 & done; echo all", 0,
+              NULL);
+    y.plan.replica_processes = 20;
+    yard_launch(&y);
+    assert_outcome(yard_wait(&y), "succeeded", 0, false);
     yard_close(&y);
 }
 
@@ -429,6 +569,84 @@ static void replica_sees_its_place(void **state)
                     1); /* its own /proc */
     }
     yard_close(&y);
+}
+
+/* ---- /gcs ---- */
+
+static void gcs_plan(struct yard *y, const char *from, const char *script)
+{
+    static struct container_mount mounts[2];
+    assert_ok(ty_mkdirs(ty_format(&y->arena, "%s/buckets/b/model/workertemp_1", y->dir), 0700));
+    yard_plan(y, script, 1, "sleep 1000");
+    mounts[0] = (struct container_mount){.from = from, .to = "/gcs"};
+    mounts[1] = (struct container_mount){
+        .from = ty_format(&y->arena, "%s/buckets/b/model/workertemp_1", y->dir),
+        .to = "/gcs/b/model"};
+    y->plan.replicas[0].mounts = mounts;
+    y->plan.replicas[0].mount_count = 2;
+}
+
+/* All of the machine is where it was, and the buckets are at /gcs; "/" itself is not ours. */
+static void gcs_is_in_the_replica(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    gcs_plan(&y, ty_format(&y.arena, "%s/buckets", y.dir),
+             "echo hello >/gcs/b/out; echo mine >/gcs/b/model/part; touch /gcs-was-here || echo "
+             "refused; echo cwd=$(basename $(/bin/pwd)) pid=$$; echo same=$(cd / && ls -d "
+             "* | grep -vx gcs | tr '\\n' ' '); echo procs=$(ls -d /proc/[0-9]* | wc -l)");
+    y.plan.replicas[1].mounts = NULL;
+    y.plan.replicas[1].mount_count = 0;
+    yard_launch(&y);
+    assert_outcome(yard_wait(&y), "succeeded", 0, false);
+    ty_str text;
+    if (isolation_get() != ISOLATION_SWEEP) {
+        const char *b = ty_format(&y.arena, "%s/buckets/b", y.dir);
+        assert_ok(ty_file_read(AT_FDCWD, ty_format(&y.arena, "%s/out", b), 64, &y.arena, &text));
+        assert_string_equal(text.ptr, "hello\n");
+        assert_ok(ty_file_read(AT_FDCWD, ty_format(&y.arena, "%s/model/workertemp_1/part", b), 64,
+                               &y.arena, &text));
+        assert_int_equal(log_count(&y, " o refused\n"), 1);
+        assert_int_equal(log_count(&y, " o cwd=0-0 pid=2\n"), 1);
+        assert_true(log_count(&y, " o procs=") == 1 && log_count(&y, " o procs=1") == 0);
+        assert_int_equal(log_count(&y, " etc "), 1);
+    }
+    assert_int_not_equal(access("/gcs-was-here", F_OK), 0);
+    yard_close(&y);
+}
+
+/* What cannot be mounted leaves a replica without /gcs, and as it always was. */
+static void gcs_that_cannot_be(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    gcs_plan(
+        &y, ty_format(&y.arena, "%s/no-such-folder", y.dir),
+        "[ -e /gcs ] || echo none; echo pid=$(readlink /proc/self >/dev/null && echo $$); echo "
+        "cwd=$(basename $(/bin/pwd))");
+    yard_launch(&y);
+    assert_outcome(yard_wait(&y), "succeeded", 0, false);
+    assert_int_equal(log_count(&y, " o none\n"), 1);
+    assert_int_equal(log_count(&y, " o cwd=0-0\n"), 1);
+    if (isolation_get() != ISOLATION_SWEEP)
+        assert_int_equal(log_count(&y, " o pid=2\n"), 1);
+    yard_close(&y);
+}
+
+static void gcs_is_known_to_work(void **state)
+{
+    (void)state;
+    struct ty_arena a = {0};
+    const char *why = NULL;
+    bool works = exec_gcs_works(&a, &why);
+    assert_true(works || why);
+    if (isolation_get() == ISOLATION_SWEEP)
+        assert_false(works);
+    else if (!works)
+        fail_msg("%s", why);
+    ty_arena_clear(&a);
 }
 
 /* ---- cancel ---- */
@@ -624,13 +842,16 @@ static const char daemonising[] =
     "setsid sh -c 'exec </dev/null >/dev/null 2>&1; (trap \"\" TERM HUP INT; while :; do sleep 1; "
     "done) & (setsid sleep 1000 &) & exit' & sleep 0.1; echo up; sleep 1000";
 
-/* How many processes are left `wait_ms` after the conductor was killed, at most. */
+/* How many processes are left `wait_ms` after the conductor was killed, at most. Groups are left
+ * until somebody sweeps. */
 static int left_after(struct yard *y, int wait_ms)
 {
     int64_t deadline = ty_boot_ms() + wait_ms;
     int left;
     while ((left = yard_processes(y)) > 0 && ty_boot_ms() < deadline)
         pause_ms(5);
+    if (left == 0)
+        exec_attempt_sweep(y->dir, y->plan.job_id, y->plan.attempt);
     return left;
 }
 
@@ -685,8 +906,10 @@ static void kill_at_any_moment(void **state)
         struct exec_look look = yard_wait(&y);
         assert_true(look.phase == EXEC_ABSENT || look.phase == EXEC_LOST);
         assert_int_equal(left_after(&y, 5000), 0);
+        check_groups(&y);
         close(y.fd);
         y.fd = -1;
+        y.plan.replica_count = 0;
         ty_arena_clear(&y.arena);
     }
     yard_close(&y);
@@ -701,8 +924,145 @@ static void sweep_leaves_nothing(void **state)
     kill_conductor(&y);
     unsetenv("TY_ISOLATION");
     assert_true(left_after(&y, 200) > 0); /* or the sweep would not be tested */
-    exec_attempt_sweep(y.plan.job_id, 1);
+    exec_attempt_sweep(y.dir, y.plan.job_id, 1);
     assert_int_equal(yard_processes(&y), 0);
+    yard_close(&y);
+}
+
+/* A yard restored from a backup has the same jobs: it must not end the original's processes. */
+static void sweep_leaves_other_yards_alone(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    assert_ok(exec_yard_id_make(y.dir));
+    char *other = ty_format(&y.arena, "%s/other", y.dir);
+    assert_ok(ty_mkdirs(other, 0700));
+    assert_ok(exec_yard_id_make(other));
+    char *mark = attempt_mark(&y.arena, y.dir, getpid(), 1);
+    pid_t pid = fork();
+    if (pid == 0) {
+        char *const env[] = {mark, NULL};
+        execle("/bin/sleep", "sleep", "100", NULL, env);
+        _exit(127);
+    }
+    assert_true(pid > 0);
+    int64_t deadline = ty_boot_ms() + WAIT_MS;
+    while (sweep_signal(mark, NULL, 0) == 0 && ty_boot_ms() < deadline)
+        pause_ms(5);
+    exec_attempt_sweep(other, getpid(), 1);
+    assert_int_equal(sweep_signal(mark, NULL, 0), 1);
+    assert_int_equal(sweep_signal(mark, NULL, SIGKILL), 1);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    yard_close(&y);
+}
+
+/* ---- containers, with an engine that is a script ---- */
+
+static const char engine_script[] =
+    "#!/bin/sh\n"
+    "D=${0%/*}; echo \"$*\" >>$D/calls\n"
+    "case $1 in\n"
+    "run) for w; do case $w in --cidfile=*) echo id >${w#*=};; --env=*) export \"${w#--env=}\";;\n"
+    "  esac; last=$w; done\n"
+    "  setsid /bin/sh -c \"$last\" & echo $! >$D/pid; wait $!;;\n"
+    "kill) kill -TERM $(cat $D/pid);;\n"
+    "esac\n";
+
+/* A chief in a container; its preparation leaves what container_prepare would. */
+static void container_plan(struct yard *y, const char *program)
+{
+    static const int ports[] = {20000};
+    struct ty_config config;
+    ty_config_init(&config, &y->arena);
+    char *script = ty_format(&y->arena, "%s/docker", y->dir);
+    assert_ok(ty_file_replace(AT_FDCWD, script, TY_STR(engine_script), 0755));
+    json_t *spec = json_pack("{s:[{s:i,s:{s:s,s:[s]}}]}", "workerPoolSpecs", "replicaCount", 1,
+                             "containerSpec", "imageUri", "img:1", "args", program);
+    struct exec_job job = {.id = getpid(),
+                           .attempt = 1,
+                           .spec = spec,
+                           .ports = ports,
+                           .data_dir = y->dir,
+                           .timeout_ms = 60000};
+    assert_ok(exec_plan_build(&y->arena, &config, &job, &y->plan));
+    json_decref(spec);
+    y->plan.prepare->argv = (char **)ty_new_array(&y->arena, char *, 4);
+    y->plan.prepare->argv[0] = "/bin/sh";
+    y->plan.prepare->argv[1] = "-c";
+    y->plan.prepare->argv[2] = ty_format(
+        &y->arena,
+        "printf 'trainyard engine 1\n\ndocker\n%s\n1\nlimits\n' >../engine; : >../image-0", script);
+}
+
+static bool engine_was_called(struct yard *y, const char *words)
+{
+    ty_str calls = TY_STR("");
+    char *path = ty_format(&y->arena, "%s/calls", y->dir);
+    assert_ok(ty_file_read(AT_FDCWD, path, 1 << 20, &y->arena, &calls));
+    return strstr(calls.ptr, words) != NULL;
+}
+
+static void container_ends_as_its_program(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    container_plan(&y, "echo hello; exit 3");
+    yard_launch(&y);
+    struct exec_look look = yard_wait(&y);
+    assert_outcome(look, "failed", TY_INVALID_ARGUMENT, false);
+    assert_message(look, "non-zero status of 3");
+    assert_int_equal(log_count(&y, " 0-0 o hello\n"), 1);
+    assert_true(engine_was_called(&y, "rm --force --volumes id"));
+    yard_close(&y);
+}
+
+static void container_is_cancelled(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    container_plan(&y, "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done");
+    yard_launch(&y);
+    wait_log(&y, " 0-0 o up\n");
+    assert_ok(exec_attempt_cancel(y.fd));
+    assert_outcome(yard_wait(&y), "cancelled", TY_CANCELLED, false);
+    assert_int_equal(log_count(&y, " 0-0 o bye\n"), 1);
+    assert_int_equal(log_count(&y, "is killed"), 0);
+    assert_int_equal(yard_processes(&y), 0);
+    yard_close(&y);
+}
+
+static void container_that_ignores_sigterm(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    container_plan(&y, "trap '' TERM; echo up; while :; do sleep 0.05; done");
+    y.plan.grace_ms = 200;
+    yard_launch(&y);
+    wait_log(&y, " 0-0 o up\n");
+    assert_ok(exec_attempt_cancel(y.fd));
+    assert_outcome(yard_wait(&y), "cancelled", TY_CANCELLED, false);
+    assert_int_equal(yard_processes(&y), 0);          /* by its marks */
+    assert_true(engine_was_called(&y, "rm --force")); /* and what is left of it */
+    yard_close(&y);
+}
+
+static void container_of_a_lost_conductor(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    container_plan(&y, "echo up; while :; do sleep 0.05; done");
+    yard_launch(&y);
+    wait_log(&y, " 0-0 o up\n");
+    assert_int_equal(kill(conductor_pid(&y), SIGKILL), 0);
+    assert_int_equal(yard_wait(&y).phase, EXEC_LOST);
+    exec_attempt_sweep(y.dir, y.plan.job_id, 1);
+    assert_int_equal(yard_processes(&y), 0);
+    assert_true(engine_was_called(&y, "rm --force"));
     yard_close(&y);
 }
 
@@ -799,6 +1159,10 @@ static const struct CMUnitTest tests[] = {
     TEST("run/chief_ends_the_job", chief_ends_the_job),
     TEST("run/worker_may_end_first", worker_may_end_first),
     TEST("run/failure_has_the_last_lines", failure_has_the_last_lines),
+    TEST("container/ends_as_its_program", container_ends_as_its_program),
+    TEST("container/is_cancelled", container_is_cancelled),
+    TEST("container/ignores_sigterm", container_that_ignores_sigterm),
+    TEST("container/lost_conductor", container_of_a_lost_conductor),
     TEST("prepare/comes_first", preparation_comes_first),
     TEST("prepare/failure_is_the_end", preparation_that_fails_is_the_end),
     TEST("prepare/killed_is_retried", preparation_that_is_killed_is_retried),
@@ -807,9 +1171,16 @@ static const struct CMUnitTest tests[] = {
     TEST("run/start_is_all_or_none", start_is_all_or_none),
     TEST("run/restart_in_place", restart_in_place),
     TEST("run/restarts_have_a_limit", restarts_have_a_limit),
+    TEST("usage/receipts_are_written", receipts_are_written),
+    TEST("usage/runs_without_groups", runs_without_groups),
+    TEST("usage/memory_limit_is_told", memory_limit_is_told),
+    TEST("usage/process_limit_is_told", process_limit_is_told),
     TEST("run/crash_is_retried_unless_told", crash_is_retried_unless_told),
     TEST("run/timeout_stops_it", timeout_stops_it),
     TEST("run/replica_sees_its_place", replica_sees_its_place),
+    TEST("gcs/is_in_the_replica", gcs_is_in_the_replica),
+    TEST("gcs/that_cannot_be", gcs_that_cannot_be),
+    TEST("gcs/is_known_to_work", gcs_is_known_to_work),
     TEST("cancel/kills_a_stubborn_tree", cancel_kills_a_stubborn_tree),
     TEST("cancel/by_another_server", cancel_by_another_server),
     TEST("output/long_and_partial_lines", long_and_partial_lines),
@@ -822,15 +1193,21 @@ static const struct CMUnitTest tests[] = {
     TEST("conductor/kill_leaves_nothing", kill_leaves_nothing),
     TEST("conductor/kill_at_any_moment", kill_at_any_moment),
     TEST("conductor/sweep_leaves_nothing", sweep_leaves_nothing),
+    TEST("sweep/leaves_other_yards_alone", sweep_leaves_other_yards_alone),
     TEST("conductor/sweep_ends_a_job", sweep_ends_a_job),
     TEST("conductor/as_an_ordinary_user", ordinary_user),
     TEST("conductor/crash_at_every_step", crash_at_every_step),
 };
 
 static const struct CMUnitTest user_tests[] = {
+    TEST("usage/runs_without_groups", runs_without_groups),
+    TEST("usage/process_limit_of_a_user", process_limit_of_a_user),
     TEST("conductor/isolation_is_the_best_there_is", isolation_is_the_best_there_is),
     TEST("run/chief_ends_the_job", chief_ends_the_job),
     TEST("run/replica_sees_its_place", replica_sees_its_place),
+    TEST("gcs/is_in_the_replica", gcs_is_in_the_replica),
+    TEST("gcs/that_cannot_be", gcs_that_cannot_be),
+    TEST("gcs/is_known_to_work", gcs_is_known_to_work),
     TEST("cancel/kills_a_stubborn_tree", cancel_kills_a_stubborn_tree),
     TEST("conductor/kill_leaves_nothing", kill_leaves_nothing),
     TEST("conductor/sweep_leaves_nothing", sweep_leaves_nothing),

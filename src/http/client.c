@@ -7,7 +7,10 @@
  * A kept connection may have been closed by the server meanwhile. One that is
  * visibly closed is replaced before anything is sent. If it ends after that
  * without a byte of reply, the request is sent once more on a new connection,
- * but never a POST: the server may have died after doing the work. */
+ * but never a POST: the server may have died after doing the work.
+ *
+ * An exchange is the same with headers, and bodies in pieces: its deadline is anew with each piece,
+ * and a body that has been read for sending cannot be sent once more. */
 #include "http/http_int.h"
 
 #include "wire/wire.h"
@@ -16,8 +19,9 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <strings.h>
 
-enum { READ_BYTES = 16 * 1024, IN_LIMIT_BYTES = 256 * 1024 };
+enum { READ_BYTES = 16 * 1024, IN_LIMIT_BYTES = 256 * 1024, PIECE_BYTES = 256 * 1024 };
 
 static bool host_is_loopback(ty_str host)
 {
@@ -194,25 +198,52 @@ static ty_err send_all(int fd, ty_str bytes, int64_t deadline_ms)
     return TY_OK;
 }
 
-static ty_err send_request(struct http_client *c, enum http_method method, const char *target,
-                           ty_str body, int64_t deadline_ms)
+static ty_err send_pieces(struct http_client *c, const struct http_exchange *x)
+{
+    char *piece = malloc(PIECE_BYTES);
+    ty_assert(piece != NULL);
+    int64_t left = x->body_bytes;
+    ty_err err = TY_OK;
+    while (err == TY_OK && left > 0) {
+        size_t n = 0, most = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
+        err = x->read(x->arg, piece, most, &n);
+        if (err == TY_OK && n == 0)
+            err = ty_fail(TY_DATA_LOSS, "the body ended %" PRId64 " bytes early", left);
+        if (err == TY_OK)
+            err = send_all(c->fd, (ty_str){piece, n}, ty_boot_ms() + x->idle_ms);
+        left -= (int64_t)n;
+    }
+    free(piece);
+    return err;
+}
+
+static ty_err send_request(struct http_client *c, const struct http_exchange *x,
+                           int64_t deadline_ms)
 {
     struct ty_buf head;
-    ty_buf_init(&head, HTTP_URI_BYTES + 1024);
+    int64_t length = x->read != NULL ? x->body_bytes : (int64_t)x->body.len;
+    ty_buf_init(&head, HTTP_URI_BYTES + 64 * 1024);
     ty_buf_addf(&head, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: trainyard/" TY_VERSION "\r\n",
-                method_name(method), target, c->host ? c->host : "localhost");
-    if (body.len != 0 || (method != HTTP_GET && method != HTTP_HEAD))
-        ty_buf_addf(&head, "Content-Type: application/json\r\nContent-Length: %zu\r\n", body.len);
+                method_name(x->method), x->target, c->host ? c->host : "localhost");
+    if (c->token && !c->socket_path)
+        ty_buf_addf(&head, "Authorization: Bearer %s\r\n", c->token);
+    if (x->headers != NULL)
+        ty_buf_addz(&head, x->headers);
+    if (length != 0 || (x->method != HTTP_GET && x->method != HTTP_HEAD))
+        ty_buf_addf(&head, "%sContent-Length: %" PRId64 "\r\n",
+                    x->headers != NULL ? "" : "Content-Type: application/json\r\n", length);
     ty_buf_addz(&head, "\r\n");
-    bool small = body.len <= 4096; /* then one packet carries all */
-    head.limit += small ? body.len : 0;
+    bool small = x->body.len <= 4096; /* then one packet carries all */
+    head.limit += small ? x->body.len : 0;
     if (small)
-        ty_buf_adds(&head, body);
+        ty_buf_adds(&head, x->body);
     ty_err err = ty_buf_check(&head, "the request's head");
     if (err == TY_OK)
         err = send_all(c->fd, ty_buf_str(&head), deadline_ms);
     if (err == TY_OK && !small)
-        err = send_all(c->fd, body, deadline_ms);
+        err = send_all(c->fd, x->body, deadline_ms);
+    if (err == TY_OK && x->read != NULL)
+        err = send_pieces(c, x);
     ty_buf_clear(&head);
     return err;
 }
@@ -240,12 +271,15 @@ static ty_err receive_some(struct http_client *c, int64_t deadline_ms, bool *ret
     }
 }
 
-/* *ret_any tells whether a byte of reply has come. */
+/* *ret_any tells whether a byte of reply has come. With `idle_ms` each piece has its own deadline.
+ */
 static ty_err receive_reply(struct http_client *c, struct reply_parser *p, int64_t deadline_ms,
-                            bool *ret_any)
+                            int64_t idle_ms, bool *ret_any)
 {
     while (p->state != REPLY_DONE) {
         bool eof = false;
+        if (idle_ms > 0)
+            deadline_ms = ty_boot_ms() + idle_ms;
         ty_err err = receive_some(c, deadline_ms, &eof);
         if (err != TY_OK)
             return err;
@@ -265,18 +299,18 @@ static ty_err receive_reply(struct http_client *c, struct reply_parser *p, int64
 }
 
 /* One try. *ret_unanswered: it failed before a byte of reply came. */
-static ty_err call_once(struct http_client *c, struct reply_parser *p, enum http_method method,
-                        const char *target, ty_str body, int64_t deadline_ms, bool *ret_unanswered)
+static ty_err call_once(struct http_client *c, struct reply_parser *p,
+                        const struct http_exchange *x, int64_t deadline_ms, bool *ret_unanswered)
 {
     ty_err err = TY_OK;
     bool any = false;
     if (c->fd < 0)
         err = c->socket_path ? connect_unix(c, deadline_ms) : connect_tcp(c, deadline_ms);
     if (err == TY_OK)
-        err = send_request(c, method, target, body, deadline_ms);
+        err = send_request(c, x, deadline_ms);
     /* A server that refuses a large body answers and closes while we still send: read that. */
     if (err == TY_OK || (err == TY_UNAVAILABLE && c->fd >= 0)) {
-        ty_err read_err = receive_reply(c, p, deadline_ms, &any);
+        ty_err read_err = receive_reply(c, p, deadline_ms, x->idle_ms, &any);
         err = err == TY_OK || any ? read_err : err;
     }
     *ret_unanswered = !any;
@@ -294,26 +328,69 @@ static bool target_is_plain(const char *target)
     return target[0] == '/' && strlen(target) <= HTTP_URI_BYTES;
 }
 
-ty_err http_client_call(struct http_client *c, struct ty_arena *a, enum http_method method,
-                        const char *target, ty_str body, int64_t timeout_ms,
-                        struct http_reply *ret_reply)
+/* A list of headers being made. */
+struct header_list {
+    struct ty_arena *arena;
+    struct http_param *first, **tail;
+};
+
+static void header_keep(void *arg, ty_str name, ty_str value)
 {
-    if (!target_is_plain(target))
-        return ty_fail(TY_INVALID_ARGUMENT, "'%.256s' is not a request target", target);
-    int64_t deadline_ms = ty_boot_ms() + timeout_ms;
+    struct header_list *list = arg;
+    struct http_param *p = ty_new(list->arena, struct http_param);
+    p->name = ty_str_dup(list->arena, name);
+    p->value = ty_str_dup(list->arena, value);
+    *list->tail = p;
+    list->tail = &p->next;
+}
+
+static ty_err run(struct http_client *c, struct ty_arena *a, const struct http_exchange *x,
+                  int64_t deadline_ms, struct header_list *headers, struct http_reply *ret_reply)
+{
+    if (!target_is_plain(x->target))
+        return ty_fail(TY_INVALID_ARGUMENT, "'%.256s' is not a request target", x->target);
     if (c->fd >= 0 && connection_is_stale(c->fd))
         disconnect(c);
     bool reused = c->fd >= 0, unanswered = false;
     struct reply_parser p;
-    reply_parser_init(&p, method == HTTP_HEAD);
-    ty_err err = call_once(c, &p, method, target, body, deadline_ms, &unanswered);
-    if (err == TY_UNAVAILABLE && reused && unanswered && method != HTTP_POST)
-        err = call_once(c, &p, method, target, body, deadline_ms, &unanswered);
+    reply_parser_init(&p, x->method == HTTP_HEAD);
+    p.sink = x->sink;
+    p.sink_arg = x->arg;
+    p.header = headers != NULL ? header_keep : NULL;
+    p.header_arg = headers;
+    ty_err err = call_once(c, &p, x, deadline_ms, &unanswered);
+    if (err == TY_UNAVAILABLE && reused && unanswered && x->method != HTTP_POST && x->read == NULL)
+        err = call_once(c, &p, x, deadline_ms, &unanswered);
     if (err == TY_OK)
-        *ret_reply =
-            (struct http_reply){.status = p.status, .body = ty_str_dup(a, ty_buf_str(&p.body))};
+        *ret_reply = (struct http_reply){.status = p.status,
+                                         .body = ty_str_dup(a, ty_buf_str(&p.body)),
+                                         .headers = headers != NULL ? headers->first : NULL};
     reply_parser_clear(&p);
     return err;
+}
+
+ty_err http_client_call(struct http_client *c, struct ty_arena *a, enum http_method method,
+                        const char *target, ty_str body, int64_t timeout_ms,
+                        struct http_reply *ret_reply)
+{
+    struct http_exchange x = {.method = method, .target = target, .body = body};
+    return run(c, a, &x, ty_boot_ms() + timeout_ms, NULL, ret_reply);
+}
+
+ty_err http_client_exchange(struct http_client *c, struct ty_arena *a,
+                            const struct http_exchange *x, struct http_reply *ret_reply)
+{
+    struct header_list headers = {.arena = a};
+    headers.tail = &headers.first;
+    return run(c, a, x, ty_boot_ms() + x->idle_ms, &headers, ret_reply);
+}
+
+ty_str http_reply_header(const struct http_reply *reply, const char *name)
+{
+    for (const struct http_param *p = reply->headers; p != NULL; p = p->next)
+        if (p->name.len == strlen(name) && strncasecmp(p->name.ptr, name, p->name.len) == 0)
+            return p->value;
+    return (ty_str){"", 0};
 }
 
 /* ---- errors in replies ---- */

@@ -1,15 +1,13 @@
 /* event.c -- the thread that accepts connections and ends overdue ones.
  *
  * We accept ourselves, so that a peer that is not ours never reaches the HTTP
- * parser: it is closed without a byte. libmicrohttpd's own timeout counts idle
- * time only, which a client that sends a byte now and then never meets; the
- * sweep here looks at each connection's phase instead:
- *   headers   header_timeout_ms from the start of the connection or request line
- *   body      20 s, and a second more for each 64 KB that arrived
- *   work      none: the request is with a worker or parked
- *   send      20 s, and a second more for each 64 KB of the answer
- *   idle      idle_timeout_ms
- * An overdue socket is shut down, which MHD's thread sees as its end. */
+ * parser: foreign.c closes it without a byte, unless it shows a token. libmicrohttpd's own timeout
+ * counts idle time only, which a client that sends a byte now and then never meets; the sweep here
+ * looks at each connection's phase instead: headers   header_timeout_ms from the start of the
+ * connection or request line body      20 s, and a second more for each 64 KB that arrived work
+ * none: the request is with a worker or parked send      20 s, and a second more for each 64 KB of
+ * the answer idle      idle_timeout_ms An overdue socket is shut down, which MHD's thread sees as
+ * its end. */
 #include "http/http_int.h"
 
 #include <sys/epoll.h>
@@ -145,13 +143,6 @@ static int64_t sweep_lingering(struct http_server *s, int64_t now)
 
 /* ---- accepting ---- */
 
-static void count_refused(struct http_server *s)
-{
-    pthread_mutex_lock(&s->conn_lock);
-    s->stats.refused_peers++;
-    pthread_mutex_unlock(&s->conn_lock);
-}
-
 static bool peer_allowed(struct http_server *s, enum source_kind kind, int fd)
 {
     if (kind == SOURCE_TCP)
@@ -173,6 +164,26 @@ static void accept_and_drop(struct http_server *s, int listener)
     s->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
+/* One more for MHD; closed, if it is one too many. */
+static bool connection_count(struct http_server *s, int fd)
+{
+    if (atomic_fetch_add(&s->live, 1) < s->connection_limit)
+        return true;
+    atomic_fetch_sub(&s->live, 1);
+    close(fd);
+    return false;
+}
+
+bool event_add_connection(struct http_server *s, int fd, const struct sockaddr *addr, socklen_t len)
+{
+    if (!connection_count(s, fd))
+        return false;
+    if (s->mhd->MHD_add_connection(s->daemon, fd, addr, len) == MHD_YES)
+        return true;
+    atomic_fetch_sub(&s->live, 1); /* MHD has closed it */
+    return false;
+}
+
 static void accept_burst(struct http_server *s, const struct source *src)
 {
     for (int i = 0; i < ACCEPT_BURST; i++) {
@@ -186,18 +197,12 @@ static void accept_burst(struct http_server *s, const struct source *src)
                 accept_and_drop(s, src->fd);
             return;
         }
-        if (!peer_allowed(s, src->kind, fd)) {
-            close(fd);
-            count_refused(s);
-            continue;
-        }
-        if (atomic_fetch_add(&s->live, 1) >= s->connection_limit) {
-            atomic_fetch_sub(&s->live, 1);
-            close(fd);
-            continue;
-        }
-        if (s->mhd->MHD_add_connection(s->daemon, fd, (struct sockaddr *)&addr, len) != MHD_YES)
-            atomic_fetch_sub(&s->live, 1); /* MHD has closed it */
+        if (!peer_allowed(s, src->kind, fd))
+            foreign_accept(s, fd);
+        else if (src->kind != SOURCE_TCP || !s->tls_ready)
+            event_add_connection(s, fd, (struct sockaddr *)&addr, len);
+        else if (connection_count(s, fd))
+            first_accept(s, fd, &addr, len);
     }
 }
 
@@ -214,6 +219,8 @@ static int64_t event_tick(struct http_server *s)
 {
     int64_t now = ty_boot_ms();
     int64_t wait = sooner(sweep_conns(s, now), sweep_lingering(s, now));
+    wait = sooner(wait, first_sweep(s, now));
+    wait = sooner(wait, foreign_sweep(s, now));
     return sooner(wait, worker_tick(s, now));
 }
 
@@ -231,6 +238,10 @@ static void *event_main(void *arg)
                 (void)eventfd_read(src->fd, &ignored);
             } else if (src->kind == SOURCE_LINGER) {
                 linger_read(s, src);
+            } else if (src->kind == SOURCE_FIRST) {
+                first_ready(s, src);
+            } else if (src->kind == SOURCE_STRANGER) {
+                foreign_look(s, src, ready[i].events);
             } else {
                 accept_burst(s, src);
             }

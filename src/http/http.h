@@ -21,6 +21,14 @@ struct http_param {
     struct http_param *next;
 };
 
+/* Who a request with a replica's token is from. */
+struct http_replica {
+    int64_t job; /* 0: no replica, but the user */
+    int attempt, pool, index;
+    ty_str project; /* the job's */
+    ty_str token;   /* as sent; never logged */
+};
+
 struct http_request {
     enum http_method method;
     ty_str path;                       /* raw, as sent, without the query */
@@ -28,9 +36,17 @@ struct http_request {
     struct http_param *query;          /* decoded, in order */
     ty_str body;
     ty_str user_agent, content_type, authorization, host; /* empty when absent */
+    struct http_param *headers;                           /* all of them, as sent, in order */
+    /* Of a streamed body: the module's own, from the first piece on. When the request is over,
+     * however it ends, `state_end` is called with it, on a worker. */
+    void *state;
+    void (*state_end)(void *state);
     struct ty_arena *arena;
     char id[17];       /* 16 hex digits; in every error body and log line */
     bool local_socket; /* came by the Unix socket */
+    bool tls;
+    bool foreign; /* not of our uid: only what http_tokens says about it counts */
+    struct http_replica replica;
     int64_t waited_ms; /* how long it has been parked, over all runs; 0 the first time */
     int64_t park_ms;   /* see http_park */
     const struct http_route *route;
@@ -41,13 +57,34 @@ ty_str http_query(const struct http_request *req, const char *name);
 TY_NODISCARD ty_err http_query_i64(const struct http_request *req, const char *name,
                                    int64_t otherwise, int64_t *ret_value);
 
+/* The first header of that name, in any case; empty when absent. */
+ty_str http_header(const struct http_request *req, const char *name);
+
+/* A body that is made while it is sent, so that it is never whole in memory. */
+enum { HTTP_SOURCE_FAILED = -1, HTTP_SOURCE_WAIT = -2 };
+struct http_source {
+    int64_t size; /* -1: not known; sent in chunks */
+    /* Put at most `max` bytes into buf; offsets follow each other. 0: the end. FAILED: close the
+     * connection, so that the client sees a body cut short. Called on the event loop without
+     * `wait`, when it must not block: WAIT has it called again, on a worker, with `wait`. */
+    int64_t (*read)(void *arg, int64_t offset, char *buf, size_t max, bool wait);
+    void (*close)(void *arg); /* once, after the last use, whatever became of the answer */
+    void *arg;
+};
+
 struct http_response {
     int status;               /* 0 means 200 */
     const char *content_type; /* NULL means application/json; charset=UTF-8 */
     struct ty_buf body;       /* limit 64 MiB; empty with status 200 is sent as {} for JSON */
     ty_str error_details;     /* JSON array for error.details, used when the handler fails */
     const char *header_name, *header_value; /* one extra header, or NULL */
+    struct http_param *headers;             /* more of them; see http_header_add */
+    struct http_source source;              /* used instead of `body` when `read` is set */
 };
+/* One more header; replaces the server's own Cache-Control. Memory is the request's. An empty
+ * value, or one with a control character, is left out. */
+void http_header_add(struct http_request *req, struct http_response *res, const char *name,
+                     ty_str value);
 
 typedef ty_err (*http_handler)(struct http_request *req, struct http_response *res, void *ctx);
 
@@ -68,6 +105,12 @@ struct http_routes {
     size_t count;
     const char *const *prefixes;
     void *ctx; /* given to each handler */
+    /* Set: a request's body is not collected but given to this in pieces (req->body), each on a
+     * worker and in order; then the row's handler runs, with an empty body. What it returns other
+     * than TY_OK is the answer (or, with `status` set, what it put into `res` is), and the rest of
+     * the body is read and forgotten. Such a body may have any size. */
+    http_handler body;
+    bool last; /* only what no other table serves: does not count for 405 */
 };
 
 struct http_router; /* immutable once built; any thread */
@@ -80,6 +123,12 @@ void http_router_free(struct http_router *r);
 TY_NODISCARD ty_err http_router_match(const struct http_router *r, struct http_request *req,
                                       http_handler *ret_handler, void **ret_ctx);
 
+/* A request within `outer`: routed and run here and now, with its arena, headers and id; for
+ * batches. Routes with a `body` are TY_INVALID_ARGUMENT; else what the handler returns. */
+TY_NODISCARD ty_err http_router_call(const struct http_router *r, const struct http_request *outer,
+                                     enum http_method method, ty_str target, ty_str body,
+                                     struct http_response *res);
+
 /* Answer later: `return http_park(req, ms);` from a handler sends nothing; the handler runs again
  * when http_server_wake is called or `ms` have passed (req->waited_ms tells). At most 256 requests
  * are parked; past that the handler is simply run again every second. */
@@ -90,13 +139,34 @@ struct http_stats {
     uint64_t connections, parked;
 };
 struct http_server; /* thread-safe */
+
+/* Tokens by which a replica is known whatever its uid (a container has users of its own), sent as
+ * "Authorization: Bearer TOKEN" or "X-Trainyard-Token: TOKEN". What it may do from another uid: all
+ * the user may, in the project of its job; a route with {project} for another one is
+ * TY_PERMISSION_DENIED, and handlers that read a project elsewhere ask http_request_may. From our
+ * own uid it is the user as ever, and req->replica says besides who it is. */
+struct http_tokens {
+    /* Did we make it? From the event thread: no I/O. */
+    bool (*made)(void *ctx, ty_str token);
+    /* Whose is it? TY_PERMISSION_DENIED: nobody's any more. From a worker; may block. */
+    ty_err (*live)(void *ctx, struct ty_arena *a, ty_str token, struct http_replica *ret_replica);
+    void *ctx;
+};
+/* TY_PERMISSION_DENIED, if a replica from another uid asks for what is not its project's. */
+TY_NODISCARD ty_err http_request_may(const struct http_request *req, ty_str project);
+
 /* Listen on config->listen (which must be loopback: 127.0.0.1 and [::1] both serve the port; port 0
  * picks one) and on the Unix socket `socket_path` (0600; an old file is replaced). Only peers of
- * our own uid get an answer. The address in use: TY_ALREADY_EXISTS. Loads libmicrohttpd at the call
+ * our own uid get an answer, and replicas by `tokens` (NULL: none); all others are closed without a
+ * byte. The address in use: TY_ALREADY_EXISTS. Loads libmicrohttpd at the call
  * (TY_FAILED_PRECONDITION if missing). */
 TY_NODISCARD ty_err http_server_start(const struct ty_config *config, const char *socket_path,
                                       const struct http_router *router,
+                                      const struct http_tokens *tokens,
                                       struct http_server **ret_server);
+/* Speak TLS too, on the same TCP port: a connection whose first byte is a TLS record's. Both texts
+ * are PEM and copied. The TLS side is started at the first such connection. Once, at start. */
+void http_server_tls(struct http_server *s, ty_str certificate, ty_str key);
 int http_server_port(const struct http_server *s);
 void http_server_wake(struct http_server *s);
 void http_server_stats(struct http_server *s, struct http_stats *ret_stats);
@@ -118,12 +188,28 @@ const char *http_peer_method(void);
 struct http_client {
     char *socket_path; /* used when not NULL */
     char *host;        /* "127.0.0.1:7575" */
+    const char *token; /* sent as a bearer token over TCP when not NULL; the caller's */
     int fd;            /* kept alive between requests; -1 */
     struct ty_buf in;
 };
 struct http_reply {
     int status;
-    ty_str body; /* in the caller's arena */
+    ty_str body;                /* in the caller's arena */
+    struct http_param *headers; /* only of http_client_exchange; in the caller's arena */
+};
+/* A call with headers of its own and bodies that are never whole in memory. */
+struct http_exchange {
+    enum http_method method;
+    const char *target;
+    const char *headers; /* whole lines "Name: value\r\n", or NULL */
+    ty_str body;
+    /* Set: the request's body instead, `body_bytes` long. Each call puts at least one byte. */
+    ty_err (*read)(void *arg, char *buf, size_t max, size_t *ret_len);
+    int64_t body_bytes;
+    /* Set: gets the body of an answer 200 or 206, of any size; others are in the reply. */
+    ty_err (*sink)(void *arg, ty_str bytes);
+    void *arg;
+    int64_t idle_ms; /* how long nothing may move */
 };
 /* `url` is http://HOST:PORT or unix:/path. Other schemes and non-loopback hosts:
  * TY_INVALID_ARGUMENT. */
@@ -135,6 +221,13 @@ void http_client_close(struct http_client *c);
 TY_NODISCARD ty_err http_client_call(struct http_client *c, struct ty_arena *a,
                                      enum http_method method, const char *target, ty_str body,
                                      int64_t timeout_ms, struct http_reply *ret_reply);
+/* The same for an exchange. What `read` and `sink` return other than TY_OK ends it and is returned.
+ */
+TY_NODISCARD ty_err http_client_exchange(struct http_client *c, struct ty_arena *a,
+                                         const struct http_exchange *x,
+                                         struct http_reply *ret_reply);
+/* The first header of that name in an exchange's reply, in any case; empty when absent. */
+ty_str http_reply_header(const struct http_reply *reply, const char *name);
 /* The error in a reply of status >= 400, as a ty_err with the server's own message. */
 TY_NODISCARD ty_err http_reply_fail(const struct http_reply *reply);
 

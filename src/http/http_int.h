@@ -1,7 +1,7 @@
 /* http_int.h -- what http's own files share.
  *
  * Threads of a server, and what each may touch:
- *   event thread   accepts, asks who the peer is, ends what is overdue (event.c)
+ *   event thread   accepts, asks who the peer is, ends what is overdue (event.c, foreign.c)
  *   MHD's thread   parses requests and sends answers; runs the callbacks of request.c
  *   workers        route and run handlers (worker.c)
  * An exchange (one request and its answer) belongs to MHD's thread, except from
@@ -29,6 +29,17 @@ enum {
     HTTP_RATE_GRACE_MS = 20000, /* a body or answer may take this long, */
     HTTP_RATE_BYTES_MS = 64,    /* and a millisecond more for each 64 bytes (64 KB/s) */
     HTTP_STACK_BYTES = 256 * 1024,
+    HTTP_STREAM_BYTES = 6 * 1024 * 1024, /* streamed bodies share this twice over, */
+    HTTP_STREAM_LEAST = 32 * 1024,       /* each getting at least this */
+    HTTP_STREAM_MOST = 256 * 1024,       /* and at most this */
+    HTTP_DISCARD_BYTES =
+        256 * 1024 * 1024,         /* of a refused body, read so that the answer is heard */
+    HTTP_SOURCE_BYTES = 64 * 1024, /* piece of an answer that is made while it is sent */
+    HTTP_MAX_STRANGERS = 32,       /* connections of other uids that have not shown a token yet, */
+    HTTP_STRANGER_BYTES = 16 * 1024, /* how long their headers may be, */
+    HTTP_STRANGER_MS = 2000,         /* and take */
+    HTTP_MAX_FOREIGN = 256,          /* connections of other uids that have */
+    HTTP_TLS_HANDSHAKE = 22,         /* first byte of a client that speaks TLS */
 };
 
 /* ---- libmicrohttpd, loaded at the first server ---- */
@@ -42,6 +53,7 @@ enum {
     X(MHD_suspend_connection)                                                                      \
     X(MHD_resume_connection)                                                                       \
     X(MHD_create_response_from_buffer)                                                             \
+    X(MHD_create_response_from_callback)                                                           \
     X(MHD_add_response_header)                                                                     \
     X(MHD_queue_response)                                                                          \
     X(MHD_destroy_response)
@@ -57,6 +69,13 @@ TY_NODISCARD ty_err mhd_load(const struct mhd **ret_mhd);
 /* ---- router ---- */
 
 /* Fill `b` with the methods that `path` has, "GET, HEAD, POST"; empty if it has none. */
+struct router_match {
+    http_handler handler, body; /* body: see struct http_routes */
+    void *ctx;
+};
+TY_NODISCARD ty_err router_find(const struct http_router *r, struct http_request *req,
+                                struct router_match *ret_match);
+bool router_streams(const struct http_router *r); /* has it routes with a `body`? */
 void router_allow(const struct http_router *r, ty_str path, struct ty_buf *b);
 const char *method_name(enum http_method m);
 /* False for a method that we do not know. */
@@ -93,6 +112,8 @@ enum conn_phase { CONN_HEADERS, CONN_BODY, CONN_WORK, CONN_SEND, CONN_IDLE };
 struct conn {
     int fd; /* MHD's; valid while this is in the list */
     bool local;
+    bool tls;
+    bool foreign; /* not of our uid: each request on it needs a token */
     bool dropped; /* shut down by the sweep; MHD will notice */
     bool begun;   /* a request line has been read on it */
     bool ended;   /* the last sweep saw the client's end in this phase */
@@ -102,6 +123,24 @@ struct conn {
 };
 
 enum exchange_step { STEP_HEADERS, STEP_BODY, STEP_WORK, STEP_ANSWER };
+/* What a worker is to do with a queued exchange. */
+enum exchange_task { TASK_HANDLE, TASK_BODY, TASK_FETCH };
+
+/* A body that goes to its handler in pieces (stream.c). MHD's thread fills one buffer while a
+ * worker empties the other. */
+struct stream {
+    http_handler handler; /* NULL: the body is collected */
+    pthread_mutex_t lock; /* guards all below but `piece` and `since_ms` */
+    struct ty_buf filling;
+    bool working; /* the exchange is queued or with a worker */
+    bool waiting; /* no room: the connection is suspended */
+    bool ended;   /* the last byte has come */
+    bool failed;  /* the answer is made; what comes is forgotten */
+    bool gone;    /* the client has left: the worker frees the exchange */
+    int64_t total;
+    struct ty_buf piece; /* the worker's */
+    int64_t since_ms;    /* start of the wait */
+};
 
 struct exchange {
     struct http_request req;
@@ -109,11 +148,15 @@ struct exchange {
     struct ty_arena arena;
     struct ty_buf body;
     ty_str target; /* as sent */
+    ty_str token;  /* as sent; empty: none */
     struct http_server *server;
     struct conn *conn;
     struct MHD_Connection *mhd;
     enum exchange_step step;
-    bool known_method, routed, has_body, close_after;
+    bool known_method, has_body, close_after;
+    bool routed;        /* by its headers, for a body in pieces */
+    bool admitted;      /* a worker has found that the peer may ask this */
+    bool unanswered;    /* close without a byte */
     const char *method; /* as sent */
     const char *allow;  /* for 405; NULL */
     http_handler handler;
@@ -121,6 +164,12 @@ struct exchange {
     int64_t body_start_ms;
     int64_t first_parked_ms, wake_ms;
     bool timer_only; /* one parked too many: not woken, only timed */
+    enum exchange_task task;
+    struct stream stream;
+    struct ty_buf fetched; /* of an answer's source, by a worker */
+    size_t fetched_used;
+    int64_t fetch_offset, fetch_result;
+    int64_t send_start_ms;
     struct exchange *prev, *next;
 };
 
@@ -130,25 +179,40 @@ struct exchange_list {
 };
 
 /* A descriptor the event thread waits for. */
-enum source_kind { SOURCE_KICK, SOURCE_TCP, SOURCE_UNIX, SOURCE_LINGER };
+enum source_kind {
+    SOURCE_KICK,
+    SOURCE_TCP,
+    SOURCE_UNIX,
+    SOURCE_LINGER,
+    SOURCE_FIRST,
+    SOURCE_STRANGER
+};
 struct source {
     enum source_kind kind;
     int fd;
-    int64_t deadline_ms; /* SOURCE_LINGER */
+    int64_t deadline_ms;          /* SOURCE_LINGER, SOURCE_FIRST, SOURCE_STRANGER */
+    struct sockaddr_storage addr; /* SOURCE_FIRST: the peer's */
+    socklen_t addr_len;
     struct source *next;
 };
 
 struct http_server {
     const struct mhd *mhd;
     struct MHD_Daemon *daemon;
+    char *tls_certificate, *tls_key; /* NULL: plain only. Set before `tls_ready` */
+    atomic_bool tls_ready;
+    _Atomic(struct MHD_Daemon *) tls_daemon; /* made by the event thread; NULL until then */
+    struct source *first_wanted;             /* connections whose first byte has not come */
     const struct http_router *router;
+    struct http_tokens tokens; /* made is NULL: there are none */
     char *socket_path;
     int port;
     int64_t request_bytes, header_timeout_ms, idle_timeout_ms;
 
     int epoll, spare_fd;
     struct source kick, tcp4, tcp6, local;
-    struct peer peer; /* event thread only */
+    struct peer peer;                            /* event thread only */
+    struct source strangers[HTTP_MAX_STRANGERS]; /* event thread only; fd -1: free */
     pthread_t event_thread;
     bool event_running;
     atomic_bool event_stop;
@@ -157,6 +221,7 @@ struct http_server {
     struct conn *conns;
     struct source *lingering;
     size_t linger_count;
+    int handed[HTTP_MAX_FOREIGN]; /* descriptors of other uids that MHD has; -1: free */
     struct http_stats stats;
 
     pthread_mutex_t work_lock;
@@ -169,9 +234,23 @@ struct http_server {
     size_t worker_count;
 
     atomic_size_t buffered;
-    atomic_size_t live; /* connections given to MHD and not yet closed */
+    atomic_size_t streams; /* streamed bodies on their way in */
+    atomic_size_t live;    /* connections given to MHD and not yet closed */
     size_t connection_limit;
 };
+
+/* server.c */
+TY_NODISCARD ty_err daemon_start(struct http_server *s, bool tls, struct MHD_Daemon **ret_daemon);
+
+/* first.c: plain or TLS, by the first byte; all on the event thread */
+/* Give an accepted connection to the side that speaks its language, now or when its first byte is
+ * there. */
+void first_accept(struct http_server *s, int fd, const struct sockaddr_storage *addr,
+                  socklen_t len);
+void first_ready(struct http_server *s, struct source *src);
+/* Close those that are overdue; returns ms until the next look, -1 if none waits. */
+int64_t first_sweep(struct http_server *s, int64_t now_ms);
+void first_clear(struct http_server *s);
 
 /* event.c */
 TY_NODISCARD ty_err event_start(struct http_server *s);
@@ -182,6 +261,29 @@ void event_kick(struct http_server *s);
 void event_linger(struct http_server *s, int fd);
 void conn_phase_set(struct http_server *s, struct conn *c, enum conn_phase phase,
                     int64_t deadline_ms);
+/* Give an accepted connection to MHD. False: one too many; it is closed. */
+bool event_add_connection(struct http_server *s, int fd, const struct sockaddr *addr,
+                          socklen_t len);
+
+/* foreign.c */
+/* An accepted connection of another uid, or of nobody knows whom. Event thread, as all up to: */
+void foreign_accept(struct http_server *s, int fd);
+void foreign_look(struct http_server *s, struct source *src, uint32_t events);
+/* Close who has waited too long; returns ms until the next, -1 if none. */
+int64_t foreign_sweep(struct http_server *s, int64_t now_ms);
+/* MHD's thread: was this one handed over as foreign; it is closed; a request has been refused. */
+bool foreign_is(struct http_server *s, int fd);
+void foreign_closed(struct http_server *s, int fd);
+void foreign_refused(struct http_server *s);
+/* Workers: fill req->replica by the request's token. False: it must not be answered. */
+bool foreign_identify(struct exchange *x);
+/* TY_PERMISSION_DENIED, if the route is for a project that the replica has no part in. */
+TY_NODISCARD ty_err foreign_route_check(const struct http_request *req);
+/* The token of an Authorization header; empty when it has none. */
+ty_str bearer_token(ty_str authorization);
+/* The token in the headers of a request, empty when they have none. False: they are not complete.
+ * Bytes a stranger chose. */
+bool head_token(ty_str head, ty_str *ret_token);
 
 /* request.c: MHD's callbacks */
 void *request_begin(void *cls, const char *uri, struct MHD_Connection *mhd);
@@ -190,6 +292,10 @@ enum MHD_Result request_access(void *cls, struct MHD_Connection *mhd, const char
                                size_t *size, void **state);
 void request_completed(void *cls, struct MHD_Connection *mhd, void **state,
                        enum MHD_RequestTerminationCode code);
+void exchange_free(struct exchange *x);
+/* Send the refusal that was made. In the middle of a body MHD takes no response, so it is written
+ * past it. */
+enum MHD_Result refuse_now(struct exchange *x);
 void request_connection(void *cls, struct MHD_Connection *mhd, void **state,
                         enum MHD_ConnectionNotificationCode code);
 
@@ -201,7 +307,26 @@ void answer_error(struct exchange *x, int status, ty_err err);
 void answer_raw(struct exchange *x, int fd);
 enum MHD_Result answer_queue(struct exchange *x);
 
+/* stream.c: bodies in pieces. The first three run on MHD's thread. */
+void stream_begin(struct exchange *x, http_handler handler);
+enum MHD_Result stream_add(struct exchange *x, const char *data, size_t *size);
+enum MHD_Result stream_finish(struct exchange *x);
+/* The request is over. False: a worker still has it and will free it. */
+bool stream_release(struct exchange *x);
+/* On a worker: hand over what has come. True: all of it has; the caller runs the handler, unless
+ * the answer is made (stream.failed). False: x is no longer the caller's. */
+bool stream_work(struct exchange *x);
+void stream_state_end(struct exchange *x);
+
+/* source.c: answers made while they are sent */
+struct MHD_Response *source_response(struct exchange *x);
+void source_work(struct exchange *x); /* on a worker: the next piece */
+void source_end(struct exchange *x);
+
 /* worker.c */
+/* On a worker: who asks, what, and may it? False: the answer is made, or there is to be none
+ * (`unanswered`). */
+bool exchange_admit(struct exchange *x);
 TY_NODISCARD ty_err worker_start(struct http_server *s, size_t count);
 void worker_stop(struct http_server *s); /* answers what is queued or parked, then joins */
 /* False when the server is stopping: the caller keeps the exchange. */
@@ -233,6 +358,10 @@ struct reply_parser {
     size_t left;        /* bytes of the body or chunk still to come */
     size_t head_bytes;  /* of status line, headers and trailers so far */
     struct ty_buf body; /* limit HTTP_RESPONSE_BYTES */
+    /* May be set: headers are told; the body of 200 and 206 goes to `sink`, without a limit. */
+    void (*header)(void *arg, ty_str name, ty_str value);
+    ty_err (*sink)(void *arg, ty_str bytes);
+    void *header_arg, *sink_arg;
 };
 void reply_parser_init(struct reply_parser *p, bool head);
 void reply_parser_clear(struct reply_parser *p);

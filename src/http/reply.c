@@ -52,12 +52,18 @@ static bool name_is(ty_str name, const char *want)
     return name.len == strlen(want) && strncasecmp(name.ptr, want, name.len) == 0;
 }
 
+/* Does the body go elsewhere, in pieces? */
+static bool is_sunk(const struct reply_parser *p)
+{
+    return p->sink != NULL && (p->status == 200 || p->status == 206);
+}
+
 static ty_err length_header(struct reply_parser *p, ty_str value)
 {
     int64_t n;
     if (value.len == 0 || !is_digit(value.ptr[0]) || ty_parse_i64(value, &n) != TY_OK || n < 0)
         return bad_reply("bad Content-Length");
-    if (n > HTTP_RESPONSE_BYTES && !p->head)
+    if (n > HTTP_RESPONSE_BYTES && !p->head && !is_sunk(p))
         return ty_fail(TY_RESOURCE_EXHAUSTED,
                        "the server's reply has %" PRId64 " bytes; at most %d are read", n,
                        HTTP_RESPONSE_BYTES);
@@ -74,6 +80,8 @@ static ty_err header_line(struct reply_parser *p, ty_str line)
     if (!ty_str_split(&value, ':', &name) || name.len == 0)
         return bad_reply("a header without a name");
     value = ty_str_trim(value);
+    if (p->header != NULL)
+        p->header(p->header_arg, name, value);
     if (name_is(name, "Content-Length"))
         return length_header(p, value);
     if (name_is(name, "Transfer-Encoding")) {
@@ -122,7 +130,7 @@ static ty_err chunk_line(struct reply_parser *p, ty_str line)
         else
             return bad_reply("bad chunk size");
     }
-    if (n > HTTP_RESPONSE_BYTES - p->body.len)
+    if (!is_sunk(p) && n > HTTP_RESPONSE_BYTES - p->body.len)
         return ty_fail(TY_RESOURCE_EXHAUSTED, "the server's reply has more than %d bytes",
                        HTTP_RESPONSE_BYTES);
     p->left = n;
@@ -157,8 +165,8 @@ static ty_err take_line(struct reply_parser *p, ty_str line)
     }
 }
 
-/* Body bytes of a known or open length; returns how many were taken. */
-static size_t take_body(struct reply_parser *p, ty_str bytes)
+/* Body bytes of a known or open length; *ret_used of them were taken. */
+static ty_err take_body(struct reply_parser *p, ty_str bytes, size_t *ret_used)
 {
     size_t n = bytes.len;
     if (p->state != REPLY_UNTIL_EOF) {
@@ -167,8 +175,11 @@ static size_t take_body(struct reply_parser *p, ty_str bytes)
         if (p->left == 0)
             p->state = p->state == REPLY_LENGTH ? REPLY_DONE : REPLY_CHUNK_END;
     }
+    *ret_used = n;
+    if (is_sunk(p))
+        return p->sink(p->sink_arg, (ty_str){bytes.ptr, n});
     ty_buf_add(&p->body, bytes.ptr, n);
-    return n;
+    return ty_buf_check(&p->body, "the server's reply");
 }
 
 ty_err reply_parser_feed(struct reply_parser *p, ty_str bytes, size_t *ret_used)
@@ -179,8 +190,9 @@ ty_err reply_parser_feed(struct reply_parser *p, ty_str bytes, size_t *ret_used)
         ty_str rest = ty_str_drop(bytes, used);
         if (p->state == REPLY_LENGTH || p->state == REPLY_CHUNK_DATA ||
             p->state == REPLY_UNTIL_EOF) {
-            used += take_body(p, rest);
-            err = ty_buf_check(&p->body, "the server's reply");
+            size_t taken = 0;
+            err = take_body(p, rest, &taken);
+            used += taken;
             continue;
         }
         const char *end = memchr(rest.ptr, '\n', rest.len);

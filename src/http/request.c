@@ -31,6 +31,8 @@ static struct conn *conn_new(struct http_server *s, struct MHD_Connection *mhd)
     c->fd = s->mhd->MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
     c->local = s->mhd->MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS)
                    ->client_addr->sa_family == AF_UNIX;
+    c->tls = s->mhd->MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_DAEMON)->daemon != s->daemon;
+    c->foreign = foreign_is(s, c->fd);
     c->phase = CONN_HEADERS;
     c->deadline_ms = ty_boot_ms() + s->header_timeout_ms;
     return c;
@@ -44,7 +46,7 @@ static void answer_not_http(const struct conn *c)
     char byte;
     struct tcp_info info = {0};
     socklen_t len = sizeof(info);
-    if (c->local || getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0)
+    if (c->local || c->tls || getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0)
         return;
     bool left =
         recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0; /* its end counts as a byte received */
@@ -83,8 +85,10 @@ void request_connection(void *cls, struct MHD_Connection *mhd, void **state,
     pthread_mutex_unlock(&s->conn_lock);
     atomic_fetch_sub(&s->live, 1);
     /* Now the sweep does not see it, and MHD closes the socket when we return. */
-    if (!c->begun && !c->dropped)
+    if (!c->begun && !c->dropped && !c->foreign)
         answer_not_http(c);
+    if (c->foreign)
+        foreign_closed(s, c->fd);
     shutdown(c->fd, SHUT_WR); /* a lingering copy may keep the socket: this sends the end */
     free(c);
     *state = NULL;
@@ -103,6 +107,8 @@ void *request_begin(void *cls, const char *uri, struct MHD_Connection *mhd)
     x->conn->begun = true;
     x->req.arena = &x->arena;
     x->req.local_socket = x->conn->local;
+    x->req.tls = x->conn->tls;
+    x->req.foreign = x->conn->foreign;
     uint64_t id;
     ty_random(&id, sizeof(id));
     snprintf(x->req.id, sizeof(x->req.id), "%016" PRIx64, id);
@@ -114,10 +120,14 @@ void *request_begin(void *cls, const char *uri, struct MHD_Connection *mhd)
     return x;
 }
 
-static void body_forget(struct exchange *x)
+void exchange_free(struct exchange *x)
 {
     atomic_fetch_sub(&x->server->buffered, x->body.len);
     ty_buf_clear(&x->body);
+    source_end(x);
+    ty_buf_clear(&x->res.body);
+    ty_arena_clear(&x->arena);
+    free(x);
 }
 
 void request_completed(void *cls, struct MHD_Connection *mhd, void **state,
@@ -130,11 +140,9 @@ void request_completed(void *cls, struct MHD_Connection *mhd, void **state,
     if (!x)
         return;
     conn_phase_set(s, x->conn, CONN_IDLE, ty_boot_ms() + s->idle_timeout_ms);
-    body_forget(x);
-    ty_buf_clear(&x->res.body);
-    ty_arena_clear(&x->arena);
-    free(x);
     *state = NULL;
+    if (stream_release(x))
+        exchange_free(x);
 }
 
 /* ---- headers ---- */
@@ -143,7 +151,9 @@ struct headers {
     struct exchange *x;
     unsigned hosts, lengths, encodings;
     bool bad_name, bad_encoding, bad_origin, bad_site;
+    bool identity; /* Transfer-Encoding: identity, which says nothing */
     int64_t length;
+    struct http_param **tail;
 };
 
 /* "127.0.0.1", "localhost" or "[::1]", alone or with our port. */
@@ -164,9 +174,22 @@ static bool host_is_ours(ty_str host, int port, bool need_port)
     return false;
 }
 
+/* By TLS also Google's own names, which programs that know no others are sent here by (a preloaded
+ * resolver, auth.h). No browser believes our certificate, so no page gets this far. */
+static bool host_is_googles(ty_str host)
+{
+    static const char *const names[] = {"storage.googleapis.com", "www.googleapis.com",
+                                        "oauth2.googleapis.com"};
+    for (size_t i = 0; i < TY_COUNT(names); i++)
+        if (host.len == strlen(names[i]) && strncasecmp(host.ptr, names[i], host.len) == 0)
+            return true;
+    return false;
+}
+
 static bool origin_is_ours(ty_str origin, int port)
 {
-    ty_str scheme = TY_STR("http://");
+    ty_str plain = TY_STR("http://"), tls = TY_STR("https://");
+    ty_str scheme = ty_str_starts(origin, tls) ? tls : plain;
     return ty_str_starts(origin, scheme) &&
            host_is_ours(ty_str_drop(origin, scheme.len), port, true);
 }
@@ -178,6 +201,11 @@ static enum MHD_Result header_see(void *cls, enum MHD_ValueKind kind, const char
     struct http_request *req = &h->x->req;
     ty_str value = ty_str_of(text);
     (void)kind;
+    struct http_param *header = ty_new(req->arena, struct http_param);
+    header->name = ty_str_dup(req->arena, ty_str_of(key));
+    header->value = ty_str_dup(req->arena, value);
+    *h->tail = header;
+    h->tail = &header->next;
     if (key[0] == '\0' || strpbrk(key, " \t"))
         h->bad_name = true;
     if (strcasecmp(key, "Host") == 0) {
@@ -188,6 +216,10 @@ static enum MHD_Result header_see(void *cls, enum MHD_ValueKind kind, const char
         if (ty_parse_i64(value, &h->length) != TY_OK)
             h->length = INT64_MAX; /* MHD took it as a number, so it is a large one */
     } else if (strcasecmp(key, "Transfer-Encoding") == 0) {
+        if (strcasecmp(text ? text : "", "identity") == 0) {
+            h->identity = true;
+            return MHD_YES;
+        }
         h->encodings++;
         h->bad_encoding = h->bad_encoding || strcasecmp(text ? text : "", "chunked") != 0;
     } else if (strcasecmp(key, "Origin") == 0) {
@@ -200,6 +232,10 @@ static enum MHD_Result header_see(void *cls, enum MHD_ValueKind kind, const char
         req->content_type = ty_str_dup(req->arena, value);
     } else if (strcasecmp(key, "Authorization") == 0) {
         req->authorization = ty_str_dup(req->arena, value);
+        if (h->x->token.len == 0)
+            h->x->token = bearer_token(req->authorization);
+    } else if (strcasecmp(key, "X-Trainyard-Token") == 0) {
+        h->x->token = ty_str_dup(req->arena, value);
     }
     return MHD_YES;
 }
@@ -218,12 +254,16 @@ static ty_err headers_check(const struct headers *h, int *ret_status)
     if (h->lengths > 1)
         return ty_fail(TY_INVALID_ARGUMENT, "there are %u Content-Length headers; one is allowed",
                        h->lengths);
-    if (h->lengths != 0 && h->encodings != 0)
+    bool googles = x->conn->tls && host_is_googles(x->req.host);
+    /* TensorFlow sends both; chunks count then. Nobody between it and us could read it otherwise.
+     */
+    if (h->lengths != 0 && h->encodings != 0 && !googles)
         return ty_fail(TY_INVALID_ARGUMENT,
                        "Content-Length and Transfer-Encoding exclude each other");
-    if (h->encodings > 1 || h->bad_encoding)
+    /* TensorFlow sends it with an empty body. MHD would take all that follows for a body. */
+    if (h->encodings > 1 || h->bad_encoding || (h->identity && x->has_body))
         return ty_fail(TY_INVALID_ARGUMENT, "Transfer-Encoding must be 'chunked'");
-    if (!x->conn->local && !host_is_ours(x->req.host, x->server->port, false))
+    if (!x->conn->local && !host_is_ours(x->req.host, x->server->port, false) && !googles)
         return ty_fail(TY_INVALID_ARGUMENT, "Host '%.*s' is not this server; use 127.0.0.1:%d",
                        x->req.host.len > 256 ? 256 : (int)x->req.host.len, x->req.host.ptr,
                        x->server->port);
@@ -240,7 +280,7 @@ static ty_err headers_check(const struct headers *h, int *ret_status)
         return ty_fail(TY_INVALID_ARGUMENT, "the request's URI is longer than %d bytes",
                        HTTP_URI_BYTES);
     *ret_status = 413;
-    if (h->lengths != 0 && h->length > x->server->request_bytes)
+    if (h->lengths != 0 && h->length > x->server->request_bytes && !x->stream.handler)
         return ty_fail(TY_INVALID_ARGUMENT,
                        "the request body is larger than %" PRId64 " bytes (request_bytes)",
                        x->server->request_bytes);
@@ -252,43 +292,76 @@ static enum MHD_Result refuse(struct exchange *x, int status, ty_err err)
     x->close_after = true;
     x->step = STEP_ANSWER;
     answer_error(x, status, err);
-    if (x->has_body)
+    if (x->has_body && !x->conn->tls)
         event_linger(x->server, x->conn->fd);
     return answer_queue(x);
 }
 
+/* A body that goes in pieces must be known before its first byte. A request that has no route is
+ * refused by a worker, when its body is there, like any other. */
+static void headers_route(struct exchange *x)
+{
+    struct router_match match;
+    if (!x->known_method || !x->has_body || !router_streams(x->server->router) ||
+        target_parse(&x->req, x->target) != TY_OK ||
+        router_find(x->server->router, &x->req, &match) != TY_OK || !match.body)
+        return;
+    x->handler = match.handler;
+    x->ctx = match.ctx;
+    x->routed = true;
+    stream_begin(x, match.body);
+}
+
+static enum MHD_Result body_done(struct exchange *x);
+
 static enum MHD_Result headers_done(struct exchange *x, const char *method)
 {
-    struct headers h = {.x = x};
+    struct headers h = {.x = x, .tail = &x->req.headers};
     int status;
     x->server->mhd->MHD_get_connection_values(x->mhd, MHD_HEADER_KIND, header_see, &h);
     x->method = ty_cstr(&x->arena, ty_str_of(method));
     x->known_method = method_parse(method, &x->req.method);
     x->has_body = h.encodings != 0 || h.length > 0;
+    const struct http_tokens *tokens = &x->server->tokens;
+    if (x->conn->foreign && !tokens->made(tokens->ctx, x->token)) {
+        foreign_refused(x->server);
+        return MHD_NO; /* not a byte, and nothing of its body */
+    }
+    headers_route(x);
     ty_err err = headers_check(&h, &status);
     if (err != TY_OK)
         return refuse(x, status, err);
     x->step = STEP_BODY;
     x->body_start_ms = ty_boot_ms();
     conn_phase_set(x->server, x->conn, CONN_BODY, x->body_start_ms + HTTP_RATE_GRACE_MS);
-    return MHD_YES;
+    if (!h.identity)
+        return MHD_YES;
+    x->close_after = true; /* MHD goes on waiting for a body */
+    return body_done(x);
 }
 
 /* ---- body ---- */
 
-/* In the middle of a body MHD takes no response, so the refusal is written past it: nothing else
- * is on its way to the client at this point. Returning MHD_NO then closes the connection. */
-static enum MHD_Result refuse_midway(struct exchange *x, int status, ty_err err)
+/* Nothing else is on its way to the client at this point. Returning MHD_NO then closes the
+ * connection. */
+enum MHD_Result refuse_now(struct exchange *x)
 {
     struct http_server *s = x->server;
-    answer_error(x, status, err);
     pthread_mutex_lock(&s->conn_lock);
     s->stats.requests++;
     s->stats.errors_4xx++;
     pthread_mutex_unlock(&s->conn_lock);
+    if (x->conn->tls)
+        return MHD_NO; /* past MHD there is no way to say it */
     event_linger(s, x->conn->fd);
     answer_raw(x, x->conn->fd);
     return MHD_NO;
+}
+
+static enum MHD_Result refuse_midway(struct exchange *x, int status, ty_err err)
+{
+    answer_error(x, status, err);
+    return refuse_now(x);
 }
 
 static enum MHD_Result body_add(struct exchange *x, const char *data, size_t *size)
@@ -342,9 +415,13 @@ enum MHD_Result request_access(void *cls, struct MHD_Connection *mhd, const char
     case STEP_HEADERS:
         return headers_done(x, method);
     case STEP_BODY:
+        if (x->stream.handler)
+            return *size != 0 ? stream_add(x, data, size) : stream_finish(x);
         return *size != 0 ? body_add(x, data, size) : body_done(x);
     case STEP_ANSWER:
-        return answer_queue(x);
+        if (x->unanswered)
+            foreign_refused(x->server);
+        return x->unanswered ? MHD_NO : answer_queue(x);
     case STEP_WORK: /* suspended: MHD does not call */
         break;
     }

@@ -22,8 +22,8 @@ struct segment {
 
 struct entry {
     const struct http_route *route;
-    void *ctx;
-    ty_str path; /* with its prefix, for messages */
+    const struct http_routes *table; /* ctx, body, last: in the router's arena */
+    ty_str path;                     /* with its prefix, for messages */
     struct segment segments[MAX_SEGMENTS];
     size_t count;
 };
@@ -32,6 +32,7 @@ struct http_router {
     struct ty_arena arena;
     struct entry *entries;
     size_t count;
+    bool streams;
 };
 
 static const char *const method_names[] = {
@@ -136,12 +137,15 @@ static int entry_compare(const void *va, const void *vb)
 static ty_err compile_table(struct http_router *r, const struct http_routes *t)
 {
     static const char *const no_prefix[] = {"", NULL};
+    struct http_routes *table = ty_new(&r->arena, struct http_routes);
+    *table = *t;
+    r->streams = r->streams || t->body != NULL;
     const char *const *prefixes = t->prefixes ? t->prefixes : no_prefix;
     for (; *prefixes; prefixes++) {
         for (size_t i = 0; i < t->count; i++) {
             struct entry *e = &r->entries[r->count++];
             e->route = &t->rows[i];
-            e->ctx = t->ctx;
+            e->table = table;
             e->path = ty_str_of(ty_format(&r->arena, "%s%s", *prefixes, t->rows[i].path));
             ty_err err = compile_entry(e);
             if (err != TY_OK)
@@ -277,8 +281,8 @@ static ty_err captures_decode(struct http_request *req, const struct entry *e, c
     return TY_OK;
 }
 
-ty_err http_router_match(const struct http_router *r, struct http_request *req,
-                         http_handler *ret_handler, void **ret_ctx)
+ty_err router_find(const struct http_router *r, struct http_request *req,
+                   struct router_match *ret_match)
 {
     bool other_method = false;
     struct path path = {0};
@@ -291,15 +295,14 @@ ty_err http_router_match(const struct http_router *r, struct http_request *req,
         if (count < 0)
             continue;
         if (!method_serves(e->route->method, req->method)) {
-            other_method = true;
+            other_method = other_method || !e->table->last;
             continue;
         }
         ty_err err = captures_decode(req, e, raw, count);
         if (err != TY_OK)
             return err;
         req->route = e->route;
-        *ret_handler = e->route->handler;
-        *ret_ctx = e->ctx;
+        *ret_match = (struct router_match){e->route->handler, e->table->body, e->table->ctx};
         return TY_OK;
     }
     int shown = req->path.len > 512 ? 512 : (int)req->path.len;
@@ -310,6 +313,43 @@ ty_err http_router_match(const struct http_router *r, struct http_request *req,
                    req->path.ptr);
 }
 
+ty_err http_router_match(const struct http_router *r, struct http_request *req,
+                         http_handler *ret_handler, void **ret_ctx)
+{
+    struct router_match match;
+    ty_err err = router_find(r, req, &match);
+    if (err != TY_OK)
+        return err;
+    *ret_handler = match.handler;
+    *ret_ctx = match.ctx;
+    return TY_OK;
+}
+
+ty_err http_router_call(const struct http_router *r, const struct http_request *outer,
+                        enum http_method method, ty_str target, ty_str body,
+                        struct http_response *res)
+{
+    struct router_match match;
+    struct http_request req = *outer;
+    req.method = method;
+    req.query = NULL;
+    req.body = body;
+    req.state = NULL;
+    ty_err err = target_parse(&req, target);
+    if (err == TY_OK)
+        err = router_find(r, &req, &match);
+    if (err == TY_OK && match.body)
+        err = ty_fail(TY_INVALID_ARGUMENT, "an upload cannot be part of another request");
+    if (err == TY_OK)
+        err = foreign_route_check(&req);
+    return err == TY_OK ? match.handler(&req, res, match.ctx) : err;
+}
+
+bool router_streams(const struct http_router *r)
+{
+    return r->streams;
+}
+
 void router_allow(const struct http_router *r, ty_str path, struct ty_buf *b)
 {
     struct path p = {0};
@@ -318,7 +358,7 @@ void router_allow(const struct http_router *r, ty_str path, struct ty_buf *b)
     bool has[TY_COUNT(method_names)] = {0};
     for (size_t i = 0; i < r->count && p.count != 0; i++) {
         ty_str raw[HTTP_MAX_CAPTURES];
-        if (entry_match(&r->entries[i], &p, raw) >= 0)
+        if (!r->entries[i].table->last && entry_match(&r->entries[i], &p, raw) >= 0)
             has[r->entries[i].route->method] = true;
     }
     has[HTTP_HEAD] = has[HTTP_HEAD] || has[HTTP_GET];

@@ -161,28 +161,39 @@ static size_t keep_escapes(void *cls, struct MHD_Connection *mhd, char *text)
 
 /* MHD's own limit is out of reach: at it, 0.9.75 keeps a lock and its thread stops for ever
  * (new_connection_process_). accept_burst holds ours. */
-static ty_err daemon_start(struct http_server *s, const struct ty_config *config)
+ty_err daemon_start(struct http_server *s, bool tls, struct MHD_Daemon **ret_daemon)
 {
     sigset_t all, before; /* MHD's thread inherits the mask */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    s->daemon = s->mhd->MHD_start_daemon(
-        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME |
-            MHD_USE_ITC | MHD_USE_TURBO, /* for one thing: that request_connection may still send */
+    struct MHD_OptionItem secrets[] = {
+        {MHD_OPTION_HTTPS_MEM_CERT, 0, s->tls_certificate},
+        {MHD_OPTION_HTTPS_MEM_KEY, 0, s->tls_key},
+        {MHD_OPTION_END, 0, NULL},
+    };
+    struct MHD_OptionItem none[] = {{MHD_OPTION_END, 0, NULL}};
+    struct MHD_Daemon *daemon = s->mhd->MHD_start_daemon(
+        (tls ? MHD_USE_TLS : MHD_NO_FLAG) | MHD_USE_EPOLL_INTERNAL_THREAD |
+            MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC |
+            MHD_USE_TURBO, /* for one thing: that request_connection may still send */
         0, NULL, NULL, request_access, s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL_BYTES,
-        MHD_OPTION_CONNECTION_LIMIT, 2 * (unsigned)config->connections + 1024,
+        MHD_OPTION_CONNECTION_LIMIT, 2 * (unsigned)s->connection_limit + 1024,
         MHD_OPTION_THREAD_STACK_SIZE, (size_t)HTTP_STACK_BYTES, MHD_OPTION_UNESCAPE_CALLBACK,
         keep_escapes, NULL, MHD_OPTION_URI_LOG_CALLBACK, request_begin, s,
         MHD_OPTION_NOTIFY_COMPLETED, request_completed, s, MHD_OPTION_NOTIFY_CONNECTION,
-        request_connection, s, MHD_OPTION_END);
+        request_connection, s, MHD_OPTION_ARRAY, tls ? secrets : none, MHD_OPTION_END);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return s->daemon ? TY_OK : ty_fail(TY_INTERNAL, "libmicrohttpd does not start");
+    if (!daemon)
+        return ty_fail(TY_INTERNAL, "libmicrohttpd does not start%s", tls ? " with TLS" : "");
+    *ret_daemon = daemon;
+    return TY_OK;
 }
 
 /* ---- start and stop ---- */
 
 static struct http_server *server_new(const struct ty_config *config,
-                                      const struct http_router *router)
+                                      const struct http_router *router,
+                                      const struct http_tokens *tokens)
 {
     struct http_server *s = calloc(1, sizeof(*s));
     ty_assert(s != NULL);
@@ -191,6 +202,11 @@ static struct http_server *server_new(const struct ty_config *config,
     s->header_timeout_ms = config->header_timeout_ms;
     s->idle_timeout_ms = config->idle_timeout_ms;
     s->connection_limit = (size_t)config->connections;
+    s->tokens = tokens ? *tokens : (struct http_tokens){0};
+    for (size_t i = 0; i < HTTP_MAX_STRANGERS; i++)
+        s->strangers[i] = (struct source){.kind = SOURCE_STRANGER, .fd = -1};
+    for (size_t i = 0; i < HTTP_MAX_FOREIGN; i++)
+        s->handed[i] = -1;
     s->epoll = s->spare_fd = s->peer.netlink = -1;
     s->kick = (struct source){.kind = SOURCE_KICK, .fd = -1};
     s->tcp4 = s->tcp6 = (struct source){.kind = SOURCE_TCP, .fd = -1};
@@ -223,7 +239,7 @@ static ty_err server_open(struct http_server *s, const struct ty_config *config,
     if (err == TY_OK && socket_path)
         err = listen_unix(s, socket_path);
     if (err == TY_OK)
-        err = daemon_start(s, config);
+        err = daemon_start(s, false, &s->daemon);
     if (err == TY_OK)
         err = worker_start(s, (size_t)config->workers);
     if (err == TY_OK)
@@ -232,9 +248,10 @@ static ty_err server_open(struct http_server *s, const struct ty_config *config,
 }
 
 ty_err http_server_start(const struct ty_config *config, const char *socket_path,
-                         const struct http_router *router, struct http_server **ret_server)
+                         const struct http_router *router, const struct http_tokens *tokens,
+                         struct http_server **ret_server)
 {
-    struct http_server *s = server_new(config, router);
+    struct http_server *s = server_new(config, router, tokens);
     ty_err err = server_open(s, config, socket_path);
     if (err != TY_OK) {
         http_server_stop(s);
@@ -242,6 +259,14 @@ ty_err http_server_start(const struct ty_config *config, const char *socket_path
     }
     *ret_server = s;
     return TY_OK;
+}
+
+void http_server_tls(struct http_server *s, ty_str certificate, ty_str key)
+{
+    s->tls_certificate = strndup(certificate.ptr, certificate.len);
+    s->tls_key = strndup(key.ptr, key.len);
+    ty_assert(s->tls_certificate != NULL && s->tls_key != NULL);
+    s->tls_ready = true;
 }
 
 int http_server_port(const struct http_server *s)
@@ -290,14 +315,19 @@ void http_server_stop(struct http_server *s)
     worker_stop(s);
     for (int waited = 0; waited < FLUSH_MS && answers_pending(s); waited += 5)
         poll(NULL, 0, 5);
+    first_clear(s);
     if (s->daemon)
         s->mhd->MHD_stop_daemon(s->daemon);
+    if (s->tls_daemon)
+        s->mhd->MHD_stop_daemon(s->tls_daemon);
     while (s->lingering) {
         struct source *next = s->lingering->next;
         close(s->lingering->fd);
         free(s->lingering);
         s->lingering = next;
     }
+    for (size_t i = 0; i < HTTP_MAX_STRANGERS; i++)
+        close_fd(&s->strangers[i].fd);
     peer_close(&s->peer);
     close_fd(&s->epoll);
     close_fd(&s->kick.fd);
@@ -305,6 +335,8 @@ void http_server_stop(struct http_server *s)
     pthread_mutex_destroy(&s->conn_lock);
     pthread_mutex_destroy(&s->work_lock);
     pthread_cond_destroy(&s->work_ready);
+    free(s->tls_certificate);
+    free(s->tls_key);
     free(s->socket_path);
     free(s);
 }

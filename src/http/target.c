@@ -6,6 +6,8 @@
 
 #include "wire/wire.h"
 
+#include <strings.h>
+
 static ty_err query_parse(struct http_request *req, ty_str query)
 {
     struct http_param **tail = &req->query;
@@ -65,6 +67,33 @@ ty_str http_query(const struct http_request *req, const char *name)
             return p->value;
     }
     return TY_STR("");
+}
+
+ty_str http_header(const struct http_request *req, const char *name)
+{
+    for (const struct http_param *h = req->headers; h; h = h->next) {
+        if (h->name.len == strlen(name) && strncasecmp(h->name.ptr, name, h->name.len) == 0)
+            return h->value;
+    }
+    return TY_STR("");
+}
+
+void http_header_add(struct http_request *req, struct http_response *res, const char *name,
+                     ty_str value)
+{
+    if (value.len == 0)
+        return;
+    for (size_t i = 0; i < value.len; i++) {
+        unsigned char c = (unsigned char)value.ptr[i];
+        if ((c < ' ' && c != '\t') || c == 0x7f)
+            return;
+    }
+    struct http_param **tail = &res->headers;
+    while (*tail)
+        tail = &(*tail)->next;
+    *tail = ty_new(req->arena, struct http_param);
+    (*tail)->name = ty_str_dup(req->arena, ty_str_of(name));
+    (*tail)->value = ty_str_dup(req->arena, value);
 }
 
 ty_err http_query_i64(const struct http_request *req, const char *name, int64_t otherwise,

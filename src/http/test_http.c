@@ -45,7 +45,8 @@ static void routed_init(struct routed *t, const char *const *prefixes)
 {
     *t = (struct routed){0};
     t->req.arena = &t->arena;
-    struct http_routes table = {rows, TY_COUNT(rows), prefixes, &context};
+    struct http_routes table = {
+        .rows = rows, .count = TY_COUNT(rows), .prefixes = prefixes, .ctx = &context};
     assert_ok(http_router_new(&table, 1, &t->router));
 }
 
@@ -220,14 +221,14 @@ static void router_bad_templates(void **state)
     };
     for (size_t i = 0; i < TY_COUNT(bad); i++) {
         struct http_route row = {HTTP_GET, bad[i], handler_a};
-        struct http_routes table = {&row, 1, NULL, NULL};
+        struct http_routes table = {.rows = &row, .count = 1};
         struct http_router *r = NULL;
         assert_err(TY_INVALID_ARGUMENT, http_router_new(&table, 1, &r));
         assert_null(r);
     }
     struct http_route twice[] = {{HTTP_GET, "/a/{b}", handler_a},
                                  {HTTP_GET, "/a/{other}", handler_b}};
-    struct http_routes table = {twice, 2, NULL, NULL};
+    struct http_routes table = {.rows = twice, .count = 2};
     struct http_router *r = NULL;
     assert_err(TY_INVALID_ARGUMENT, http_router_new(&table, 1, &r));
     assert_non_null(strstr(ty_err_message(), "two routes for GET"));
@@ -389,6 +390,56 @@ static void reply_has_ceilings(void **state)
     ty_buf_clear(&b);
 }
 
+/* What an exchange gets of a reply. */
+struct seen {
+    int64_t bytes;
+    int headers;
+    ty_err answer;
+};
+
+static void see_header(void *arg, ty_str name, ty_str value)
+{
+    (void)name;
+    ((struct seen *)arg)->headers += value.len > 0;
+}
+
+static ty_err see_bytes(void *arg, ty_str bytes)
+{
+    struct seen *s = arg;
+    s->bytes += (int64_t)bytes.len;
+    return s->answer;
+}
+
+/* A body that goes elsewhere has no ceiling; an error's body is kept; what the taker says ends it.
+ */
+static void reply_in_pieces(void **state)
+{
+    (void)state;
+    struct seen seen = {0};
+    struct reply_parser p;
+    size_t left;
+    reply_parser_init(&p, false);
+    p.header = see_header;
+    p.sink = see_bytes;
+    p.header_arg = p.sink_arg = &seen;
+    assert_ok(feed(&p,
+                   TY_STR("HTTP/1.1 200 OK\r\nX-A: b\r\nContent-Length: 99999999999\r\n\r\nabc"), 7,
+                   &left));
+    assert_int_equal(seen.bytes, 3);
+    assert_int_equal(seen.headers, 2);
+    assert_int_equal(p.body.len, 0);
+    seen.answer = TY_CANCELLED;
+    assert_err(TY_CANCELLED, feed(&p, TY_STR("def"), 3, &left));
+    reply_parser_clear(&p);
+
+    reply_parser_init(&p, false);
+    p.sink = see_bytes;
+    p.sink_arg = &seen;
+    assert_ok(feed(&p, TY_STR("HTTP/1.1 404 No\r\nContent-Length: 3\r\n\r\nabc"), 5, &left));
+    assert_str(ty_buf_str(&p.body), "abc");
+    reply_parser_clear(&p);
+}
+
 static void reply_cut_short(void **state)
 {
     (void)state;
@@ -403,16 +454,17 @@ static void reply_cut_short(void **state)
 static void reply_fail_takes_the_servers_words(void **state)
 {
     (void)state;
-    struct http_reply r = {409, TY_STR("{\"error\":{\"code\":409,\"message\":\"job 'x' "
-                                       "exists\",\"status\":\"ALREADY_EXISTS\"}}")};
+    struct http_reply r = {.status = 409,
+                           .body = TY_STR("{\"error\":{\"code\":409,\"message\":\"job 'x' "
+                                          "exists\",\"status\":\"ALREADY_EXISTS\"}}")};
     assert_err(TY_ALREADY_EXISTS, http_reply_fail(&r));
     assert_string_equal(ty_err_message(), "job 'x' exists");
-    r = (struct http_reply){503, TY_STR("<html>busy</html>")};
+    r = (struct http_reply){.status = 503, .body = TY_STR("<html>busy</html>")};
     assert_err(TY_UNAVAILABLE, http_reply_fail(&r));
     assert_string_equal(ty_err_message(), "the server answered with status 503: <html>busy</html>");
-    r = (struct http_reply){404, TY_STR("{\"error\":{\"status\":\"OK\"}}")};
+    r = (struct http_reply){.status = 404, .body = TY_STR("{\"error\":{\"status\":\"OK\"}}")};
     assert_err(TY_NOT_FOUND, http_reply_fail(&r));
-    r = (struct http_reply){418, TY_STR("[1]")};
+    r = (struct http_reply){.status = 418, .body = TY_STR("[1]")};
     assert_err(TY_INVALID_ARGUMENT, http_reply_fail(&r));
 }
 
@@ -456,6 +508,7 @@ static const struct CMUnitTest tests[] = {
     TEST("reply/framings", reply_framings),
     TEST("reply/refuses", reply_refuses),
     TEST("reply/has_ceilings", reply_has_ceilings),
+    TEST("reply/in_pieces", reply_in_pieces),
     TEST("reply/cut_short", reply_cut_short),
     TEST("reply/fail_takes_the_servers_words", reply_fail_takes_the_servers_words),
     TEST("client/urls", client_urls),

@@ -66,15 +66,29 @@ static void answer_no_route(struct exchange *x, ty_err err)
     answer_error(x, x->allow ? 405 : 404, err);
 }
 
-/* Returns false when the answer is already made. */
-static bool exchange_route(struct exchange *x)
+static ty_err exchange_match(struct exchange *x)
 {
+    if (x->routed) /* the headers of a streamed body have said where it goes */
+        return TY_OK;
     ty_err err = target_parse(&x->req, x->target);
     if (err == TY_OK && !x->known_method)
-        err = TY_UNIMPLEMENTED;
-    else if (err == TY_OK)
-        err = http_router_match(x->server->router, &x->req, &x->handler, &x->ctx);
+        return TY_UNIMPLEMENTED;
+    return err == TY_OK ? http_router_match(x->server->router, &x->req, &x->handler, &x->ctx) : err;
+}
+
+bool exchange_admit(struct exchange *x)
+{
+    if (x->admitted)
+        return true;
+    if (!foreign_identify(x)) {
+        x->unanswered = true;
+        return false;
+    }
+    ty_err err = exchange_match(x);
     if (err == TY_OK)
+        err = foreign_route_check(&x->req);
+    x->admitted = err == TY_OK;
+    if (x->admitted)
         return true;
     if (err == TY_NOT_FOUND || err == TY_UNIMPLEMENTED)
         answer_no_route(x, err);
@@ -86,9 +100,8 @@ static bool exchange_route(struct exchange *x)
 /* Returns true when the answer is made, false when the handler parked the request. */
 static bool exchange_run(struct exchange *x)
 {
-    if (!x->routed && !exchange_route(x))
+    if (!exchange_admit(x))
         return true;
-    x->routed = true;
     if (x->first_parked_ms != 0)
         x->req.waited_ms = ty_boot_ms() - x->first_parked_ms;
     x->req.park_ms = 0;
@@ -109,6 +122,7 @@ static bool exchange_run(struct exchange *x)
 
 static void exchange_finish(struct http_server *s, struct exchange *x)
 {
+    stream_state_end(x);
     x->step = STEP_ANSWER;
     s->mhd->MHD_resume_connection(x->mhd);
 }
@@ -139,6 +153,23 @@ static bool park(struct http_server *s, struct exchange *x, uint64_t wakes_befor
     return !stopping;
 }
 
+static void exchange_work(struct http_server *s, struct exchange *x, uint64_t wakes)
+{
+    if (x->task == TASK_FETCH) {
+        source_work(x);
+        return;
+    }
+    if (x->task == TASK_BODY && !stream_work(x))
+        return; /* more is to come, or nobody waits for an answer */
+    x->task = TASK_HANDLE;
+    if (!x->stream.failed && !exchange_run(x)) {
+        if (park(s, x, wakes))
+            return;
+        answer_error(x, 503, ty_fail(TY_UNAVAILABLE, "the server is stopping"));
+    }
+    exchange_finish(s, x);
+}
+
 static void *worker_main(void *arg)
 {
     struct http_server *s = arg;
@@ -153,12 +184,7 @@ static void *worker_main(void *arg)
         pthread_mutex_unlock(&s->work_lock);
         if (!x)
             return NULL;
-        if (!exchange_run(x)) {
-            if (park(s, x, wakes))
-                continue;
-            answer_error(x, 503, ty_fail(TY_UNAVAILABLE, "the server is stopping"));
-        }
-        exchange_finish(s, x);
+        exchange_work(s, x, wakes);
     }
 }
 

@@ -2,8 +2,9 @@
  * metadata server /computeMetadata, the resource manager's GET /v1/projects/X, locations.
  *
  * Who frees: requests own everything. Threads: any worker. Whoever may talk to us is already known
- * (http.h), so a token proves nothing here and is made only because clients want one. One test:
- * build/test_identity token/jwt_bearer. */
+ * (http.h), so a token proves nothing here and is made only because clients want one; a replica
+ * that shows its own (http_tokens) gets that one. One test: build/test_identity token/jwt_bearer.
+ */
 #ifndef TY_IDENTITY_H
 #define TY_IDENTITY_H
 

@@ -121,8 +121,7 @@ static ty_err get_token(const struct identity *i, struct http_request *req,
                         struct http_response *res)
 {
     (void)i;
-    (void)req;
-    identity_access_token_json(&res->body);
+    identity_access_token_json(req, &res->body);
     return TY_OK;
 }
 

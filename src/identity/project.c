@@ -19,7 +19,7 @@ static const struct http_route routes[] = {
 
 struct http_routes identity_routes(struct identity *i)
 {
-    return (struct http_routes){routes, TY_COUNT(routes), NULL, i};
+    return (struct http_routes){.rows = routes, .count = TY_COUNT(routes), .ctx = i};
 }
 
 int64_t identity_project_number(ty_str project_id)

@@ -14,6 +14,7 @@ struct client {
     struct ty_arena life;
     struct http_router *router;
     struct http_response res;
+    struct http_replica replica; /* who calls; 0: the user */
 };
 
 static void client_open(struct client *c)
@@ -56,6 +57,7 @@ static ty_err call(struct client *c, enum http_method method, const char *target
     struct http_request req = {
         .method = method, .path = path, .body = ty_str_of(body), .arena = &c->life};
     req.query = query_parse(&c->life, query);
+    req.replica = c->replica;
     http_handler handler;
     void *ctx;
     ty_err err = http_router_match(c->router, &req, &handler, &ctx);
@@ -139,6 +141,23 @@ static void token_refresh(void **state)
     client_open(&c);
     assert_ok(call(&c, HTTP_POST, "/token",
                    "client_id=x&client_secret=y&refresh_token=z&grant_type=refresh_token"));
+    assert_string_equal(reply_text(&c, "access_token"), auth_token());
+    client_close(&c);
+}
+
+static void token_of_a_replica_is_its_own(void **state)
+{
+    (void)state;
+    static const char path[] = "/computeMetadata/v1/instance/service-accounts/default/token";
+    struct client c;
+    client_open(&c);
+    c.replica = (struct http_replica){.job = 7, .attempt = 1, .token = TY_STR("ty1.7.1.0-0.aa")};
+    assert_ok(call(&c, HTTP_POST, "/token", "grant_type=refresh_token"));
+    assert_string_equal(reply_text(&c, "access_token"), "ty1.7.1.0-0.aa");
+    assert_ok(call(&c, HTTP_GET, path, ""));
+    assert_string_equal(reply_text(&c, "access_token"), "ty1.7.1.0-0.aa");
+    c.replica = (struct http_replica){0};
+    assert_ok(call(&c, HTTP_GET, path, ""));
     assert_string_equal(reply_text(&c, "access_token"), auth_token());
     client_close(&c);
 }
@@ -347,6 +366,7 @@ static const struct CMUnitTest tests[] = {
     TEST("token/jwt_bearer", token_jwt_bearer),
     TEST("token/target_audience", token_target_audience),
     TEST("token/refresh", token_refresh),
+    TEST("token/of_a_replica_is_its_own", token_of_a_replica_is_its_own),
     TEST("token/errors", token_errors),
     TEST("metadata/texts", metadata_texts),
     TEST("metadata/account_and_tokens", metadata_account_and_tokens),

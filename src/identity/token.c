@@ -1,6 +1,7 @@
 /* token.c -- POST /token, OAuth's token endpoint, and the tokens themselves.
  *
- * Who may call is known before any handler runs (http.h), so a token proves nothing here.
+ * Who may call is known before any handler runs (http.h), so a token proves nothing here, a
+ * replica's apart.
  * Assertions are read, never verified: their only use is to tell an ID-token request (claim
  * target_audience) from one for an access token. Errors are OAuth's own form, RFC 6749 section 5.2:
  * google-auth shows error and error_description to the user. */
@@ -16,10 +17,10 @@ const char *identity_email(const struct identity *i, struct ty_arena *a)
     return ty_format(a, "trainyard@%s.iam.gserviceaccount.com", i->project);
 }
 
-void identity_access_token_json(struct ty_buf *b)
+void identity_access_token_json(const struct http_request *req, struct ty_buf *b)
 {
     ty_buf_addz(b, "{\"access_token\":");
-    wire_json_string(b, ty_str_of(auth_token()));
+    wire_json_string(b, req->replica.job != 0 ? req->replica.token : ty_str_of(auth_token()));
     ty_buf_addf(b, ",\"expires_in\":%d,\"token_type\":\"Bearer\"}", IDENTITY_TOKEN_SECONDS);
 }
 
@@ -148,6 +149,6 @@ ty_err token_create(struct http_request *req, struct http_response *res, void *c
         ty_buf_addf(&res->body, "{\"id_token\":\"%s\"}",
                     identity_id_token(i, req->arena, audience));
     else
-        identity_access_token_json(&res->body);
+        identity_access_token_json(req, &res->body);
     return TY_OK;
 }

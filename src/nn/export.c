@@ -108,7 +108,12 @@ static void used_mark(const struct nn_model *m, size_t value, bool *used)
 static void inputs_export(struct nn_exporter *x, struct saved_signature *sig)
 {
     const struct nn_model *m = x->net->model;
-    bool *used = ty_new_array(x->arena, bool, m->value_count);
+    bool *used = ty_new_array(x->arena, bool, m->value_count + 1);
+    if (m->images.height > 0) {
+        struct shape any = SHAPE(-1, -1, -1, (int64_t)m->images.channels);
+        x->image = graph_placeholder(x->graph, "image", DTYPE_FLOAT, &any);
+        tensor_add(x, sig->inputs, &sig->input_count, TY_STR("image"), x->image, DTYPE_FLOAT, any);
+    }
     for (size_t i = 0; i < m->slots_float; i++)
         used_mark(m, m->float_values[i], used);
     for (size_t i = 0; i < m->slots_id; i++)
@@ -203,9 +208,9 @@ ty_err nn_export(const struct nn_net *n, struct ty_arena *a, struct graph *g,
     struct nn_exporter x = {.net = n, .arena = a, .graph = g};
     struct saved_signature sig = {.key = TY_STR("serving_default"),
                                   .method = TY_STR("tensorflow/serving/predict")};
-    sig.inputs = ty_new_array(a, struct saved_tensor, m->column_count);
+    sig.inputs = ty_new_array(a, struct saved_tensor, m->column_count + 1);
     sig.outputs = ty_new_array(a, struct saved_tensor, OUTPUTS_OF_A_HEAD * m->head_count);
-    x.values = ty_new_array(a, struct graph_out, m->value_count);
+    x.values = ty_new_array(a, struct graph_out, m->value_count + 1);
     inputs_export(&x, &sig);
     struct graph_out *outs = ty_new_array(a, struct graph_out, n->layer_count);
     for (size_t i = 0; i < n->layer_count; i++) {

@@ -162,19 +162,11 @@ static ty_err columns_read(struct nn_reader *r, const json_t *list)
     return err;
 }
 
-static ty_err input_read(struct nn_reader *r, const json_t *input)
+static ty_err table_read(struct nn_reader *r, const json_t *input)
 {
     static const char *const keys[] = {"columns", "format", "header", "separator", NULL};
-    static const char *const formats[] = {"csv", "tfrecord", NULL};
-    int format = 0;
     ty_str separator = TY_STR(",");
-    if (input == NULL)
-        return nn_fail(r, "'input' is missing");
-    nn_enter(r, "input");
     ty_err err = nn_keys_check(r, input, keys);
-    if (err == TY_OK)
-        err = nn_read_word(r, input, "format", formats, &format);
-    r->model->records = format == 1;
     if (err == TY_OK)
         err = nn_read_bool(r, input, "header", &r->model->header);
     if (err == TY_OK && r->model->records && r->model->header)
@@ -189,6 +181,51 @@ static ty_err input_read(struct nn_reader *r, const json_t *input)
         err = columns_read(r, json_object_get(input, "columns"));
         nn_leave(r);
     }
+    return err;
+}
+
+static ty_err images_read(struct nn_reader *r, const json_t *input)
+{
+    static const char *const keys[] = {"format", "height",           "width",      "channels",
+                                       "resize", "validation_split", "split_seed", NULL};
+    static const char *const methods[] = {"bilinear", "nearest", NULL};
+    struct nn_images *i = &r->model->images;
+    int64_t height = 0, width = 0, channels = 3, seed = 0;
+    int method = 0;
+    ty_err err = nn_keys_check(r, input, keys);
+    if (err == TY_OK)
+        err = nn_read_int(r, input, "height", true, 1, NN_MAX_SIDE, &height);
+    if (err == TY_OK)
+        err = nn_read_int(r, input, "width", true, 1, NN_MAX_SIDE, &width);
+    if (err == TY_OK)
+        err = nn_read_int(r, input, "channels", false, 1, 3, &channels);
+    if (err == TY_OK && channels == 2)
+        err = nn_fail(r, "'channels' is 1 (grey) or 3 (colour)");
+    if (err == TY_OK)
+        err = nn_read_word(r, input, "resize", methods, &method);
+    if (err == TY_OK)
+        err = nn_read_number(r, input, "validation_split", false, 0, 0.99, &i->validation_split);
+    if (err == TY_OK)
+        err = nn_read_int(r, input, "split_seed", false, 0, UINT32_MAX, &seed);
+    i->height = (size_t)height;
+    i->width = (size_t)width;
+    i->channels = (size_t)channels;
+    i->nearest = method == 1;
+    i->split_seed = (uint32_t)seed;
+    return err;
+}
+
+static ty_err input_read(struct nn_reader *r, const json_t *input)
+{
+    static const char *const formats[] = {"csv", "tfrecord", "images", NULL};
+    int format = 0;
+    if (input == NULL)
+        return nn_fail(r, "'input' is missing");
+    nn_enter(r, "input");
+    ty_err err = nn_read_word(r, input, "format", formats, &format);
+    r->model->records = format == 1;
+    if (err == TY_OK)
+        err = format == 2 ? images_read(r, input) : table_read(r, input);
     nn_leave(r);
     return err;
 }

@@ -53,9 +53,16 @@ static ty_err label_find(struct nn_reader *r, const json_t *head, struct nn_head
 {
     const struct nn_model *m = r->model;
     ty_str label = {0};
-    ty_err err = nn_read_str(r, head, "label", true, &label);
+    bool is_image = m->images.height > 0;
+    ty_err err = nn_read_str(r, head, "label", !is_image, &label);
     if (err != TY_OK)
         return err;
+    if (is_image && (label.len > 0 || h->type == NN_REGRESSION))
+        return nn_fail(r, "%s",
+                       label.len ? "'label': an image's class is its folder"
+                                 : "images have classes: 'type' must be another");
+    if (is_image)
+        return TY_OK;
     for (size_t i = 0; i < m->column_count; i++)
         if (ty_str_eq(m->columns[i].name, label)) {
             if (m->columns[i].type == CSV_SKIP)
@@ -133,6 +140,8 @@ ty_err nn_read_heads(struct nn_reader *r, const json_t *root)
     else if (!json_is_array(heads) || json_array_size(heads) == 0 ||
              json_array_size(heads) > NN_MAX_HEADS)
         err = nn_fail(r, "must be a list of 1 to %d heads", NN_MAX_HEADS);
+    else if (r->model->images.height > 0)
+        err = nn_fail(r, "images have one 'head': their class");
     for (size_t i = 0; heads && err == TY_OK && i < json_array_size(heads); i++) {
         nn_enter_index(r, i);
         err = head_read(r, json_array_get(heads, i), false);

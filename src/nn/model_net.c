@@ -6,6 +6,7 @@ static const struct nn_layer_kind *const KINDS[] = {
 #include "nn/layers.def"
 #undef LAYER
 };
+enum { FIRST_KIND = 3 }; /* that `layers` may name; those before are made of other fields */
 
 /* ---- what features and wide layers read ---- */
 
@@ -142,12 +143,12 @@ static const struct nn_layer_kind *kind_find(struct nn_reader *r, const json_t *
         *ret_err = nn_fail(r, "must be a mapping, such as {dense: 32}");
         return NULL;
     }
-    for (size_t i = 2; i < TY_COUNT(KINDS); i++)
+    for (size_t i = FIRST_KIND; i < TY_COUNT(KINDS); i++)
         if (json_object_get(object, KINDS[i]->name))
             return KINDS[i];
     ty_buf_init(&b, 400);
-    for (size_t i = 2; i < TY_COUNT(KINDS); i++)
-        ty_buf_addf(&b, "%s%s", i > 2 ? ", " : "", KINDS[i]->name);
+    for (size_t i = FIRST_KIND; i < TY_COUNT(KINDS); i++)
+        ty_buf_addf(&b, "%s%s", i > FIRST_KIND ? ", " : "", KINDS[i]->name);
     *ret_err = nn_fail(r, "names no kind of layer; there are %s", b.ptr);
     ty_buf_clear(&b);
     return NULL;
@@ -249,8 +250,13 @@ static ty_err network_read(struct nn_reader *r, const json_t *network)
 {
     static const char *const keys[] = {"input", "layers", NULL};
     struct nn_layer l = {.name = TY_STR("features"), .kind = &nn_layer_features};
+    bool is_image = r->model->images.height > 0;
     ty_err err = nn_keys_check(r, network, keys);
-    if (err == TY_OK) {
+    if (err == TY_OK && is_image) {
+        l = (struct nn_layer){.name = TY_STR("image"), .kind = &nn_layer_pixels};
+        if (json_object_get(network, "input"))
+            err = nn_fail(r, "'input' is for columns; layers of images begin with the image");
+    } else if (err == TY_OK) {
         nn_enter(r, "input");
         err = parts_read(r, json_object_get(network, "input"), &l, false);
         nn_leave(r);
@@ -291,6 +297,8 @@ ty_err nn_read_network(struct nn_reader *r, const json_t *root)
     struct nn_model *m = r->model;
     const json_t *network = json_object_get(root, "network"), *wide = json_object_get(root, "wide");
     ty_err err = TY_OK;
+    if (wide && m->images.height > 0)
+        return nn_fail(r, "'wide' is for columns, not for images");
     if (network == NULL && wide == NULL)
         return nn_fail(r, "'network' is missing");
     m->float_values = ty_new_array(r->arena, size_t, NN_MAX_VALUES);

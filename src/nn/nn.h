@@ -35,6 +35,7 @@ enum {
     NN_MAX_SHARDS = 64,
     NN_MAX_HEADS = 8,
     NN_LAYER_PARAMS = 4,
+    NN_MAX_SIDE = 4096, /* of an image */
 };
 #define NN_MAX_FLOATS ((size_t)1 << 32) /* of all parameters: 16 GiB */
 
@@ -137,6 +138,13 @@ struct nn_training {
     int64_t patience, plateau; /* epochs without a better val_loss; 0: off */
     float plateau_factor;
 };
+/* Input that is a folder of image files, a folder a class. */
+struct nn_images {
+    size_t height, width, channels; /* that they are resized to; 0: the input is no images */
+    bool nearest;                   /* not bilinear */
+    double validation_split;        /* the share that validates if nothing else does */
+    uint32_t split_seed;
+};
 struct nn_parameter {
     ty_str name;
     double numbers[NN_MAX_LIST]; /* one, or a list */
@@ -151,7 +159,8 @@ struct nn_model {
     size_t ignored_count;
     struct csv_column *columns; /* of the input, in order */
     size_t column_count;
-    bool records; /* TFRecord files of tf.Example, not CSV */
+    bool records;            /* TFRecord files of tf.Example, not CSV */
+    struct nn_images images; /* instead of either */
     bool header;
     char separator;
     struct nn_value values[NN_MAX_VALUES]; /* columns first */
@@ -183,11 +192,17 @@ void nn_model_print(const struct nn_net *n, struct ty_buf *b);
 
 /* ---- rows: examples after their features were computed ---- */
 
+/* An image, (height, width, channels) values 0 to 255: floats, or bytes if all are whole. */
+struct nn_pixels {
+    const float *floats;
+    const uint8_t *bytes;
+};
 struct nn_rows {
     size_t count, floats_each, ids_each;
-    float *floats; /* (count, floats_each) */
-    int32_t *ids;  /* (count, ids_each) */
-    float *labels; /* (count, heads); NULL: unknown */
+    float *floats;                  /* (count, floats_each) */
+    int32_t *ids;                   /* (count, ids_each) */
+    float *labels;                  /* (count, heads); NULL: unknown */
+    const struct nn_pixels *pixels; /* (count), of a model of images */
 };
 enum { NN_BLOCK_ROWS = 1024 };
 struct nn_scratch; /* arrays for a block of rows, in an arena */

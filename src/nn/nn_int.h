@@ -232,6 +232,7 @@ struct nn_exporter {
     struct ty_arena *arena;
     struct graph *graph;
     struct graph_out *values; /* by value of the model; node NULL: not made yet */
+    struct graph_out image;   /* a model of images: its placeholder */
 };
 struct graph_out nn_export_value(struct nn_exporter *x, size_t value); /* made when first asked */
 struct graph_out nn_export_param(struct nn_exporter *x, const struct nn_param *p);

@@ -216,7 +216,8 @@ static void toy_init(struct toy *t, const char *text, int threads)
     t->team = tensor_team_new(threads);
     assert_ok(nn_net_new(m, ROWS, 4, 3, t->team, &t->net));
     t->param_count = nn_net_params(t->net, &t->params);
-    t->rows = (struct nn_rows){ROWS, m->slots_float, m->slots_id, NULL, NULL, NULL};
+    t->rows =
+        (struct nn_rows){.count = ROWS, .floats_each = m->slots_float, .ids_each = m->slots_id};
     t->rows.floats = ty_new_array(&t->arena, float, ROWS * m->slots_float);
     t->rows.ids = ty_new_array(&t->arena, int32_t, ROWS * m->slots_id);
     t->rows.labels = ty_new_array(&t->arena, float, ROWS * m->head_count);

@@ -1,5 +1,5 @@
 /* list.c -- which runtimes there are, and removing one with what is built on it. */
-#include "python/python.h"
+#include "python/python_int.h"
 
 #include <dirent.h>
 
@@ -16,9 +16,9 @@ static void each(struct ty_arena *a, const char *data_dir, const char *kind, vis
     struct dirent *entry;
     while (dir && (entry = readdir(dir))) {
         ty_str text;
-        if (strlen(entry->d_name) == KEY_DIGITS &&
-            ty_file_read(AT_FDCWD, ty_format(a, "%s/%s/.ready", folder, entry->d_name), READY_BYTES,
-                         a, &text) == TY_OK)
+        const char *one = ty_format(a, "%s/%s", folder, entry->d_name);
+        if (strlen(entry->d_name) == KEY_DIGITS && keep_is_ready(a, one) &&
+            ty_file_read(AT_FDCWD, ty_format(a, "%s/.ready", one), READY_BYTES, a, &text) == TY_OK)
             visit(arg, entry->d_name, text);
     }
     if (dir)
@@ -76,38 +76,44 @@ ty_err python_runtime_list(struct ty_arena *a, const char *data_dir,
     return TY_OK;
 }
 
+/* "tensorflow_cpu-2.12.1-cp311-….whl" for "tensorflow-cpu==2.12.1" */
+static bool is_wheel_of(struct ty_arena *a, const char *file, ty_str requirement)
+{
+    ty_str rest = ty_str_of(file), name, version, wanted = requirement_name(requirement);
+    if (!ty_str_ends(rest, TY_STR(".whl")) || !ty_str_split(&rest, '-', &name) ||
+        !ty_str_split(&rest, '-', &version))
+        return false;
+    return strcmp(name_normal(a, name), name_normal(a, wanted)) == 0 &&
+           ty_str_eq(version, ty_str_drop(requirement, wanted.len + strlen("==")));
+}
+
+bool python_runtime_has_wheels(const char *wheel_folder, const struct python_runtime *r)
+{
+    struct ty_arena a = {0};
+    struct dirent *entry;
+    bool found = strcmp(r->family, "host") == 0;
+    DIR *dir = found ? NULL : opendir(wheel_folder);
+    while (dir && !found && (entry = readdir(dir)))
+        for (size_t i = 0; r->requirements[i] && !found; i++)
+            if (strstr(r->requirements[i], "=="))
+                found = is_wheel_of(&a, entry->d_name, ty_str_of(r->requirements[i]));
+    if (dir)
+        closedir(dir);
+    ty_arena_clear(&a);
+    return found;
+}
+
 struct removal {
     struct ty_arena *a;
     const char *data_dir, *key;
     ty_err err;
 };
 
-/* .ready first: what is half removed is nothing. */
-static ty_err remove_folder(struct ty_arena *a, const char *data_dir, const char *kind,
-                            const char *key)
-{
-    const char *folder = ty_format(a, "%s/python/%s/%s", data_dir, kind, key);
-    const char *path = ty_format(a, "%s.lock", folder);
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return ty_fail_errno(errno, "cannot open '%s'", path);
-    ty_err err = TY_OK;
-    if (fcntl(fd, F_SETLK, &lock) != 0)
-        err = ty_fail(TY_FAILED_PRECONDITION, "a job is making %.12s just now", key);
-    if (err == TY_OK && unlink(ty_format(a, "%s/.ready", folder)) != 0 && errno != ENOENT)
-        err = ty_fail_errno(errno, "cannot remove '%s/.ready'", folder);
-    if (err == TY_OK)
-        err = ty_remove_tree(AT_FDCWD, folder);
-    close(fd); /* the lock's file stays: somebody may wait on it */
-    return err;
-}
-
 static void remove_env(void *arg, const char *key, ty_str ready)
 {
     struct removal *r = arg;
     if (r->err == TY_OK && ty_str_is(ty_str_trim(ready), r->key))
-        r->err = remove_folder(r->a, r->data_dir, "envs", key);
+        r->err = keep_remove(r->a, r->data_dir, "envs", key);
 }
 
 ty_err python_runtime_remove(const char *data_dir, ty_str key)
@@ -130,7 +136,7 @@ ty_err python_runtime_remove(const char *data_dir, ty_str key)
     if (err == TY_OK) {
         struct removal r = {.a = &a, .data_dir = data_dir, .key = whole};
         each(&a, data_dir, "envs", remove_env, &r);
-        err = r.err == TY_OK ? remove_folder(&a, data_dir, "runtimes", whole) : r.err;
+        err = r.err == TY_OK ? keep_remove(&a, data_dir, "runtimes", whole) : r.err;
     }
     ty_arena_clear(&a);
     return err;

@@ -3,32 +3,44 @@
  * Only the last part of an image's name counts (tf-gpu.2-12.py310:latest), whatever registry it is
  * in: the same image is in three of them. Image 'host' is this machine's Python with what is
  * installed there. */
-#include "python/python.h"
+#include "python/python_int.h"
 
 struct release {
     const char *family;
     int major, minor;
     const char *package, *version;
     int least, most;
+    const char *needs;
 };
 struct family {
     const char *name, *prefixes, *beside;
 };
-#define FAMILY(name_, prefixes_, beside_)
-#define RELEASE(family_, major_, minor_, package_, version_, least_, most_)                        \
-    {#family_, major_, minor_, package_, version_, least_, most_},
+struct alias {
+    const char *package, *alias;
+};
+#define FAMILY(...)
+#define RELEASE(family_, ...) {#family_, __VA_ARGS__},
+#define ALIAS(...)
 static const struct release releases[] = {
 #include "python/runtimes.def"
 };
 #undef FAMILY
 #undef RELEASE
-#define FAMILY(name_, prefixes_, beside_) {#name_, prefixes_, beside_},
-#define RELEASE(family_, major_, minor_, package_, version_, least_, most_)
+#define FAMILY(name_, ...) {#name_, __VA_ARGS__},
+#define RELEASE(...)
 static const struct family families[] = {
 #include "python/runtimes.def"
 };
 #undef FAMILY
+#undef ALIAS
+#define FAMILY(...)
+#define ALIAS(...) {__VA_ARGS__},
+static const struct alias aliases[] = {
+#include "python/runtimes.def"
+};
+#undef FAMILY
 #undef RELEASE
+#undef ALIAS
 
 /* What an image's name says. */
 struct asked {
@@ -64,6 +76,16 @@ static const struct family *family_of(ty_str prefix)
     return NULL;
 }
 
+/* An image of a later one is a mistake, not a wish for the newest there is. */
+static int newest_major(const struct family *family)
+{
+    int major = 0;
+    for (size_t i = 0; i < TY_COUNT(releases); i++)
+        if (strcmp(releases[i].family, family->name) == 0)
+            major = releases[i].major > major ? releases[i].major : major;
+    return major;
+}
+
 /* "tf-gpu.2-12.py310", "pytorch-cpu.1-13" */
 static ty_err parse_image(ty_str image, struct asked *ret_asked)
 {
@@ -78,7 +100,8 @@ static ty_err parse_image(ty_str image, struct asked *ret_asked)
     asked.family = family_of(prefix);
     if (asked.family && ty_str_split(&version, '-', &major) && major.len <= 3 && version.len <= 3 &&
         ty_parse_i64(major, &asked.major) == TY_OK &&
-        ty_parse_i64(version, &asked.minor) == TY_OK && asked.major >= 0 && asked.minor >= 0) {
+        ty_parse_i64(version, &asked.minor) == TY_OK && asked.major >= 0 && asked.minor >= 0 &&
+        asked.major <= newest_major(asked.family)) {
         *ret_asked = asked;
         return TY_OK;
     }
@@ -115,15 +138,15 @@ static const struct release *release_find(const struct asked *asked, int python_
 
 static void make_key(const struct python_host *host, struct python_runtime *r)
 {
-    struct python_sha256 h;
-    python_sha256_init(&h);
-    python_sha256_adds(&h, TY_STR("runtime 1"));
-    python_sha256_adds(&h, ty_str_of(host->executable));
-    python_sha256_adds(&h, ty_str_of(host->version));
-    python_sha256_adds(&h, ty_str_of(r->family));
+    struct wire_sha256 h;
+    wire_sha256_init(&h);
+    wire_sha256_adds(&h, TY_STR("runtime 1"));
+    wire_sha256_adds(&h, ty_str_of(host->executable));
+    wire_sha256_adds(&h, ty_str_of(host->version));
+    wire_sha256_adds(&h, ty_str_of(r->family));
     for (size_t i = 0; r->requirements[i]; i++)
-        python_sha256_adds(&h, ty_str_of(r->requirements[i]));
-    python_sha256_end(&h, r->key);
+        wire_sha256_adds(&h, ty_str_of(r->requirements[i]));
+    wire_sha256_end(&h, r->key);
 }
 
 ty_err python_runtime_find(struct ty_arena *a, ty_str image, const struct python_host *host,
@@ -154,6 +177,8 @@ ty_err python_runtime_find(struct ty_arena *a, ty_str image, const struct python
         r.what =
             ty_format(a, "%s %s on Python %s", release->package, release->version, host->version);
         r.requirements[count++] = ty_format(a, "%s==%s", release->package, release->version);
+        if (release->needs[0])
+            r.requirements[count++] = release->needs;
         ty_str rest = ty_str_of(asked.family->beside), one;
         bool more = true;
         while (more && count < PYTHON_REQUIREMENTS - 1) {
@@ -163,6 +188,37 @@ ty_err python_runtime_find(struct ty_arena *a, ty_str image, const struct python
     }
     make_key(host, &r);
     *ret_runtime = r;
+    return TY_OK;
+}
+
+const char *runtime_alias(ty_str package, size_t n)
+{
+    for (size_t i = 0; i < TY_COUNT(aliases); i++)
+        if (ty_str_is(package, aliases[i].package) && n-- == 0)
+            return aliases[i].alias;
+    return NULL;
+}
+
+/* "2.8" -> "tf-cpu.2-8" */
+ty_err python_legacy_image(struct ty_arena *a, ty_str runtime_version, bool gpu,
+                           const char **ret_image)
+{
+    ty_str minor = runtime_version, major;
+    int64_t numbers[2];
+    if (!ty_str_split(&minor, '.', &major) || major.len > 3 || minor.len > 3 ||
+        ty_parse_i64(major, &numbers[0]) != TY_OK || ty_parse_i64(minor, &numbers[1]) != TY_OK ||
+        numbers[0] < 0 || numbers[1] < 0)
+        return ty_fail(
+            TY_INVALID_ARGUMENT,
+            "runtimeVersion '" TY_STR_FMT "' is not of the form MAJOR.MINOR, such as 2.11",
+            (int)(runtime_version.len < 100 ? runtime_version.len : 100), runtime_version.ptr);
+    if (numbers[0] != 2)
+        return ty_fail(TY_INVALID_ARGUMENT,
+                       "runtimeVersion '" TY_STR_FMT "' stands for TensorFlow %" PRId64
+                       ", which has no wheels for the Python of this machine; programs for "
+                       "TensorFlow 2 run with 2.1 to 2.11",
+                       TY_STR_ARG(runtime_version), numbers[0]);
+    *ret_image = ty_format(a, "tf-%s.2-%" PRId64, gpu ? "gpu" : "cpu", numbers[1]);
     return TY_OK;
 }
 
@@ -197,21 +253,4 @@ bool python_module_is_valid(ty_str module)
             return false;
     }
     return true;
-}
-
-bool python_is_there(const char *python)
-{
-    if (strchr(python, '/'))
-        return access(python, X_OK) == 0;
-    const char *variable = getenv("PATH");
-    ty_str path = ty_str_of(variable ? variable : "/usr/bin:/bin"), folder;
-    char file[PATH_MAX];
-    bool more = true;
-    while (more) {
-        more = ty_str_split(&path, ':', &folder);
-        snprintf(file, sizeof file, TY_STR_FMT "/%s", TY_STR_ARG(folder), python);
-        if (access(file, X_OK) == 0)
-            return true;
-    }
-    return false;
 }

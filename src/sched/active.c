@@ -56,7 +56,9 @@ static void read_scheduling(const struct job *job, struct active *j)
     json_t *body = NULL;
     j->max_wait_ms = INT64_MAX;
     if (wire_json_parse_members(job->body, &body) == TY_OK) {
-        json_t *scheduling = json_object_get(json_object_get(body, "jobSpec"), "scheduling");
+        const json_t *spec = json_object_get(body, "jobSpec");
+        const json_t *scheduling = json_object_get(spec, "scheduling");
+        j->ask = sched_ask(spec);
         j->disable_retries = json_is_true(json_object_get(scheduling, "disableRetries"));
         ty_str wait = wire_json_get_str(scheduling, "maxWaitDuration");
         int64_t ms;
@@ -64,6 +66,8 @@ static void read_scheduling(const struct job *job, struct active *j)
             j->max_wait_ms = ms;
     }
     json_decref(body);
+    j->ask.jobs = 1;
+    j->ask.replicas = job->replicas; /* the row's count is what slots are held by */
 }
 
 /* By the boot clock if the machine has not been down since. */
@@ -106,15 +110,26 @@ struct active *active_add(struct sched *s, const struct job *job)
     return j;
 }
 
-void active_place(struct sched *s, struct active *j, int *ports)
+/* Add what the job uses, or (sign -1) take it away. */
+static void use(struct sched *s, const struct active *j, int sign)
+{
+    s->used.jobs += sign;
+    s->used.replicas += sign * j->replicas;
+    s->used.cpu_milli += sign * j->ask.cpu_milli;
+    s->used.memory_bytes += sign * j->ask.memory_bytes;
+    s->used.devices += sign * devices_count(s->setup.host, ty_str_of(j->devices));
+}
+
+void active_place(struct sched *s, struct active *j, int *ports, char *devices)
 {
     wait_end(s, j);
     list_insert(&s->placed, j);
     j->placed = true;
     j->running = j->started = j->look_again = j->cancel_sent = false;
     j->ports = ports;
+    j->devices = devices;
     j->placed_boot_ms = ty_boot_ms();
-    s->slots_used += j->replicas;
+    use(s, j, 1);
     s->starting++;
 }
 
@@ -129,11 +144,14 @@ static void placed_end(struct sched *s, struct active *j)
     active_disconnect(s, j);
     if (j->look)
         s->looks--;
-    s->slots_used -= j->replicas;
+    use(s, j, -1);
     active_started(s, j);
     ports_give(&s->ports, j->ports, j->replicas);
     free(j->ports);
+    devices_give(&s->devices, ty_str_of(j->devices));
+    free(j->devices);
     j->ports = NULL;
+    j->devices = NULL;
     j->placed = j->running = j->look = j->look_again = false;
     list_remove(&s->placed, j);
 }

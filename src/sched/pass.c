@@ -125,7 +125,7 @@ static void plan_ended(struct sched *s, struct active *j, const struct exec_look
 
 static void plan_lost(struct sched *s, struct active *j, struct attempt *ended)
 {
-    exec_attempt_sweep(j->id, j->attempt);
+    exec_attempt_sweep(s->setup.data_dir, j->id, j->attempt);
     ended->outcome = TY_STR("lost");
     ended->message = ty_str_of(ty_format(
         &s->pass,
@@ -240,7 +240,25 @@ static char *ports_text(struct sched *s, const int *ports, int count)
     return text;
 }
 
-static void plan_start(struct sched *s, struct active *j)
+/* The devices of a job that is to have them; NULL if its spec cannot be read, or (never, by the
+ * decision) too few are free: then it runs without, and its log says so. */
+static char *take_devices(struct sched *s, const struct active *j)
+{
+    struct job job;
+    json_t *body = NULL;
+    ty_err err = store_job_load(s->setup.store, &s->pass, j->id, &job);
+    if (err == TY_OK)
+        err = wire_json_parse_members(job.body, &body);
+    if (err != TY_OK)
+        log_error("sched.devices", "job=%" PRId64 " error=%s", j->id, ty_err_message());
+    char *devices = err == TY_OK
+                        ? devices_take(&s->devices, s->setup.host, json_object_get(body, "jobSpec"))
+                        : NULL;
+    json_decref(body);
+    return devices;
+}
+
+static void plan_start(struct sched *s, struct active *j, bool with_devices)
 {
     int *ports = calloc((size_t)j->replicas, sizeof *ports);
     ty_assert(ports);
@@ -253,19 +271,21 @@ static void plan_start(struct sched *s, struct active *j)
     }
     struct planned *p = plan_add(s, j, ACT_START);
     p->ports = ports;
+    p->devices = with_devices ? take_devices(s, j) : NULL;
     plan_move(p, JOB_STATE_PENDING);
     p->attempt = (struct attempt){.job_id = j->id,
                                   .number = j->attempt + 1,
                                   .state = ATTEMPT_STARTED,
                                   .start_ns = ty_now_ns(),
-                                  .ports = ty_str_of(ports_text(s, ports, j->replicas))};
+                                  .ports = ty_str_of(ports_text(s, ports, j->replicas)),
+                                  .devices = ty_str_of(p->devices)};
 }
 
 static void plan_waiting(struct sched *s, struct active *j, const struct sched_item *item,
                          int64_t now_ms)
 {
     if (item->start)
-        plan_start(s, j);
+        plan_start(s, j, item->devices);
     else if (item->expire)
         plan_finish(s, j, JOB_STATE_FAILED, TY_DEADLINE_EXCEEDED,
                     "no place was free within scheduling.maxWaitDuration", NULL, 0);
@@ -273,7 +293,7 @@ static void plan_waiting(struct sched *s, struct active *j, const struct sched_i
         struct planned *p = plan_add(s, j, ACT_NONE);
         plan_move(p, JOB_STATE_QUEUED);
         if (j->attempt == 0) /* a later wait comes after log lines; the retry's own line tells it */
-            p->change.wait_reason = item->reason;
+            p->change.wait_reason = sched_wait_text(item->wait, item->behind);
     }
 }
 
@@ -299,15 +319,14 @@ static void plan_starts(struct sched *s)
         int64_t waited = now_ms - j->wait_boot_ms;
         items[n] = (struct sched_item){
             .job_id = j->id,
-            .replicas = j->replicas,
+            .ask = j->ask,
             .hold_ms = j->hold_until_ms - now_ms,
             .wait_left_ms = j->max_wait_ms == INT64_MAX ? INT64_MAX : j->max_wait_ms - waited};
         jobs[n++] = j;
     }
-    struct sched_room room = {.slots = (int)s->setup.config->replica_slots,
-                              .slots_used = s->slots_used,
-                              .starts = (int)s->setup.config->start_burst,
-                              .starting = s->starting};
+    struct sched_room room = sched_room(s->setup.config, s->setup.host);
+    room.used = s->used;
+    room.starting = s->starting;
     sched_decide(items, n, room);
     for (size_t i = 0; i < n; i++)
         plan_waiting(s, jobs[i], &items[i], now_ms);
@@ -340,6 +359,24 @@ static ty_err log_floor(struct sched *s, const struct job *job, int64_t *ret_ns)
     return TY_OK;
 }
 
+/* One a replica, pool by pool, as its ports are. */
+static const char *const *replica_tokens(struct ty_arena *a, const struct sched *s,
+                                         const struct active *j, const json_t *spec)
+{
+    const json_t *pools = json_object_get(spec, "workerPoolSpecs");
+    size_t n = 0;
+    if (!s->setup.secret)
+        return NULL;
+    const char **tokens = ty_new_array(a, const char *, (size_t)exec_replica_count(spec) + 1);
+    for (size_t pool = 0; pool < json_array_size(pools); pool++)
+        for (int64_t i = 0; i < exec_pool_replicas(json_array_get(pools, pool)); i++) {
+            struct http_replica r = {
+                .job = j->id, .attempt = j->attempt, .pool = (int)pool, .index = (int)i};
+            tokens[n++] = auth_replica_token(a, s->setup.secret, &r);
+        }
+    return tokens;
+}
+
 /* The job's plan: its spec, the environment of Google's clients, its ports. */
 static ty_err launch_prepare(struct sched *s, struct active *j)
 {
@@ -353,12 +390,10 @@ static ty_err launch_prepare(struct sched *s, struct active *j)
     if (err != TY_OK)
         return err;
     size_t var_count;
-    struct auth_var *vars = auth_client_env(a, s->setup.data_dir, s->setup.url, NULL, &var_count);
+    struct auth_var *vars = auth_job_env(a, s->setup.data_dir, s->setup.url, &var_count);
     const char **env = ty_new_array(a, const char *, var_count + 1);
-    size_t kept = 0;
     for (size_t i = 0; i < var_count; i++)
-        if (vars[i].value)
-            env[kept++] = ty_format(a, "%s=%s", vars[i].name, vars[i].value);
+        env[i] = ty_format(a, "%s=%s", vars[i].name, vars[i].value);
     const json_t *spec = json_object_get(body, "jobSpec");
     int64_t floor_ns;
     err = log_floor(s, &job, &floor_ns);
@@ -375,13 +410,16 @@ static ty_err launch_prepare(struct sched *s, struct active *j)
         .ports = j->ports,
         .data_dir = s->setup.data_dir,
         .client_env = env,
+        .tokens = replica_tokens(a, s, j, spec),
         .timeout_ms = exec_timeout_ms(s->setup.config, spec) - j->ran_ms,
         .log_floor_ns = floor_ns,
+        .shares = sched_shares(a, s->setup.host, spec, ty_str_of(j->devices)),
+        .note = sched_note(a, s->setup.config, s->setup.host, spec, ty_str_of(j->devices)),
     };
     struct exec_plan plan;
     err = exec_plan_build(a, s->setup.config, &exec_job, &plan);
     if (err == TY_OK)
-        err = exec_output_make(a, spec);
+        err = exec_output_make(a, s->setup.data_dir, spec);
     if (err != TY_OK && !j->broken)
         j->broken = strdup(ty_err_message()); /* the job's own fault: no use to try again */
     if (err == TY_OK)
@@ -410,7 +448,7 @@ static void act_start(struct sched *s, struct planned *p)
 {
     struct active *j = p->job;
     j->attempt = p->attempt.number;
-    active_place(s, j, p->ports);
+    active_place(s, j, p->ports, p->devices);
     ty_err err = launch_prepare(s, j);
     if (err == TY_OK)
         err = launch_start(s, j);
@@ -508,6 +546,8 @@ static void plan_undo(struct sched *s)
         if (p->act == ACT_START) {
             ports_give(&s->ports, p->ports, p->job->replicas);
             free(p->ports);
+            devices_give(&s->devices, ty_str_of(p->devices));
+            free(p->devices);
         }
     }
 }
@@ -575,7 +615,9 @@ static ty_err adopt_attempt(struct sched *s, struct active *j)
             ports[i] = (int)port;
         ports_hold(&s->ports, ports[i]);
     }
-    active_place(s, j, ports);
+    devices_hold(&s->devices, newest->devices);
+    char *devices = newest->devices.len ? strdup(ty_cstr(&s->pass, newest->devices)) : NULL;
+    active_place(s, j, ports, devices);
     if (newest->state == ATTEMPT_RUNNING) {
         j->running = true;
         active_started(s, j);

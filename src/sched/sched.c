@@ -89,7 +89,7 @@ static int wait_ms(const struct sched *s)
 static void update_stats(struct sched *s)
 {
     __atomic_store_n(&s->stats.slots, s->setup.config->replica_slots, __ATOMIC_RELAXED);
-    __atomic_store_n(&s->stats.slots_used, s->slots_used, __ATOMIC_RELAXED);
+    __atomic_store_n(&s->stats.slots_used, s->used.replicas, __ATOMIC_RELAXED);
     __atomic_store_n(&s->stats.active, (int64_t)(s->placed.count + s->waiting.count),
                      __ATOMIC_RELAXED);
     __atomic_store_n(&s->stats.queued, (int64_t)s->waiting.count, __ATOMIC_RELAXED);

@@ -29,6 +29,25 @@ TY_NODISCARD ty_err ports_take(struct ports *p, int *ports, int count);
 void ports_hold(struct ports *p, int port);
 void ports_give(struct ports *p, const int *ports, int count);
 
+/* ---- devices ---- */
+
+/* Which accelerators are held, by their index. */
+struct devices {
+    bool taken[MACHINE_DEVICES];
+};
+/* Devices for all replicas of the job, as the row has them ("0,1;2"), or NULL if too few are free.
+ * The text is the caller's to free. */
+char *devices_take(struct devices *d, const struct machine_host *host, const json_t *spec);
+void devices_hold(struct devices *d, ty_str text);
+void devices_give(struct devices *d, ty_str text);
+/* The next of a text; -1 at its end. */
+int devices_next(ty_str *text);
+/* How many of those in `text` this machine has. */
+int devices_count(const struct machine_host *host, ty_str text);
+/* What each replica may use, with these devices. */
+struct exec_share *sched_shares(struct ty_arena *a, const struct machine_host *host,
+                                const json_t *spec, ty_str devices);
+
 /* ---- active jobs ---- */
 
 /* A job that has not ended. It is in the table, and in exactly one of the lists: waiting (no
@@ -41,6 +60,7 @@ struct active {
     enum job_state state;  /* as committed */
     enum job_state moving; /* as it will be after this pass's commit; else the same */
     int replicas;
+    struct sched_amounts ask;
     int attempt; /* number of the newest */
     int retries;
     int64_t ran_ms;
@@ -54,9 +74,10 @@ struct active {
     bool look;       /* something happened: read its journal in this pass */
     bool look_again; /* this pass could not tell: the next one looks, too */
     bool cancel_sent;
-    bool ending; /* this pass has planned the end of its attempt or of the job */
-    int fd;      /* connection to the conductor; -1 */
-    int *ports;  /* `replicas` of them while placed */
+    bool ending;   /* this pass has planned the end of its attempt or of the job */
+    int fd;        /* connection to the conductor; -1 */
+    int *ports;    /* `replicas` of them while placed */
+    char *devices; /* of the placed: those it holds, as the row has them; NULL: none */
     int64_t placed_boot_ms;
 
     int64_t wait_boot_ms; /* since when it waits */
@@ -84,7 +105,8 @@ struct planned {
         ACT_RETRY,  /* back to the waiting list */
         ACT_FINISH, /* it has ended: forget it */
     } act;
-    int *ports; /* ACT_START */
+    int *ports;    /* ACT_START */
+    char *devices; /* ACT_START; NULL: none */
 };
 
 struct sched {
@@ -101,11 +123,13 @@ struct sched {
 
     struct active *buckets[BUCKETS];
     struct active_list waiting, placed;
-    int slots_used, starting;
+    struct sched_amounts used; /* by the placed */
+    int starting;
     int looks;             /* placed jobs with `look` */
     int64_t full_scan_ms;  /* when the whole queue was last looked at */
     int64_t retry_boot_ms; /* the last commit failed: not again before this; 0: none */
     struct ports ports;
+    struct devices devices;
 
     struct ty_arena pass; /* memory of one pass */
     struct planned *plan;
@@ -119,9 +143,10 @@ struct sched {
 struct active *active_find(struct sched *s, int64_t id);
 struct active *active_add(struct sched *s, const struct job *job);
 void active_remove(struct sched *s, struct active *j);
-void active_place(struct sched *s, struct active *j, int *ports); /* waiting -> placed */
-void active_started(struct sched *s, struct active *j);           /* once or more */
-void active_unplace(struct sched *s, struct active *j);           /* placed -> waiting */
+/* waiting -> placed. `devices` may be NULL; both become the job's. */
+void active_place(struct sched *s, struct active *j, int *ports, char *devices);
+void active_started(struct sched *s, struct active *j); /* once or more */
+void active_unplace(struct sched *s, struct active *j); /* placed -> waiting */
 void active_look(struct sched *s, struct active *j);
 void active_disconnect(struct sched *s, struct active *j);
 void active_connect(struct sched *s, struct active *j, int fd);

@@ -1,60 +1,44 @@
 /* test_sched.c -- the decision, the ports, and a yard of real jobs without HTTP. */
 #define TY_SEAM
-#include "base/test.h"
-#include "auth/auth.h"
-#include "exec/exec.h"
-#include "sched/sched_int.h"
+#include "sched/test_yard.h"
 
 /* ---- decide ---- */
 
 static struct sched_item waiting(int64_t id, int replicas)
 {
-    return (struct sched_item){.job_id = id, .replicas = replicas, .wait_left_ms = INT64_MAX};
+    return (struct sched_item){
+        .job_id = id, .ask = {.jobs = 1, .replicas = replicas}, .wait_left_ms = INT64_MAX};
+}
+
+/* A machine that has enough of everything but these. */
+static struct sched_room room_of(int slots, int slots_used, int starts)
+{
+    return (struct sched_room){.all = {.jobs = 1000, .replicas = slots},
+                               .used = {.jobs = slots_used, .replicas = slots_used},
+                               .starts = starts};
 }
 
 static void decide_no_partial_gang(void **state)
 {
     (void)state;
     struct sched_item items[] = {waiting(1, 3), waiting(2, 2)};
-    struct sched_room room = {.slots = 4, .starts = 8};
-    sched_decide(items, 2, room);
+    sched_decide(items, 2, room_of(4, 0, 8));
     assert_true(items[0].start);
     assert_false(items[1].start);
-    assert_non_null(items[1].reason);
+    assert_int_equal(items[1].wait, SCHED_WAIT_SLOTS);
 }
 
 static void decide_nobody_passes_a_job_that_waits(void **state)
 {
     (void)state;
     struct sched_item items[] = {waiting(1, 8), waiting(2, 1)};
-    struct sched_room room = {.slots = 8, .slots_used = 1, .starts = 8};
-    sched_decide(items, 2, room);
+    sched_decide(items, 2, room_of(8, 1, 8));
     assert_false(items[0].start);
     assert_false(items[1].start);
-    assert_string_equal(items[0].reason, "waiting for replica slots (setting replica_slots)");
-    assert_string_equal(items[1].reason, "waiting behind an older job that needs replica slots");
-}
-
-static void decide_never_over_capacity(void **state)
-{
-    (void)state;
-    unsigned seed = 7;
-    for (int round = 0; round < 2000; round++) {
-        struct sched_item items[20];
-        struct sched_room room = {.slots = 1 + rand_r(&seed) % 16, .starts = 1 + rand_r(&seed) % 4};
-        room.slots_used = rand_r(&seed) % (room.slots + 1);
-        for (int i = 0; i < 20; i++)
-            items[i] = waiting(i, 1 + rand_r(&seed) % 6);
-        sched_decide(items, 20, room);
-        int used = room.slots_used, starting = 0;
-        for (int i = 0; i < 20; i++) {
-            used += items[i].start ? items[i].replicas : 0;
-            starting += items[i].start;
-            assert_true(items[i].start || items[i].expire || items[i].reason);
-        }
-        assert_true(used <= room.slots);
-        assert_true(starting <= room.starts);
-    }
+    assert_string_equal(sched_wait_text(items[0].wait, items[0].behind),
+                        "waiting for replica slots (setting replica_slots)");
+    assert_string_equal(sched_wait_text(items[1].wait, items[1].behind),
+                        "waiting behind an older job that needs replica slots");
 }
 
 static void decide_a_held_job_blocks_nobody(void **state)
@@ -62,7 +46,7 @@ static void decide_a_held_job_blocks_nobody(void **state)
     (void)state;
     struct sched_item items[] = {waiting(1, 1), waiting(2, 1)};
     items[0].hold_ms = 100;
-    sched_decide(items, 2, (struct sched_room){.slots = 4, .starts = 4});
+    sched_decide(items, 2, room_of(4, 0, 4));
     assert_false(items[0].start);
     assert_true(items[1].start);
 }
@@ -72,7 +56,7 @@ static void decide_expires_a_wait(void **state)
     (void)state;
     struct sched_item items[] = {waiting(1, 1)};
     items[0].wait_left_ms = 0;
-    sched_decide(items, 1, (struct sched_room){.slots = 4, .starts = 4});
+    sched_decide(items, 1, room_of(4, 0, 4));
     assert_true(items[0].expire);
     assert_false(items[0].start);
 }
@@ -94,87 +78,6 @@ static void ports_all_or_none(void **state)
     for (int i = 0; i < 3; i++)
         assert_int_not_equal(taken[i], more[0]);
     ports_clear(&p);
-}
-
-/* ---- a yard: store, scheduler, conductors; no HTTP ---- */
-
-struct yard {
-    char dir[64];
-    struct ty_arena arena;
-    struct ty_config config;
-    struct store *store;
-    struct sched *sched;
-};
-
-static void nothing_waits(void *arg)
-{
-    (void)arg;
-}
-
-static void yard_start(struct yard *y)
-{
-    assert_ok(store_open(y->dir, &y->store));
-    struct sched_setup setup = {.config = &y->config,
-                                .store = y->store,
-                                .data_dir = y->dir,
-                                .url = "http://127.0.0.1:7575",
-                                .changed = nothing_waits};
-    assert_ok(sched_start(&setup, &y->sched));
-}
-
-static void yard_stop(struct yard *y)
-{
-    sched_stop(y->sched);
-    store_close(y->store);
-}
-
-static void yard_open(struct yard *y)
-{
-    *y = (struct yard){.dir = "/tmp/test_sched.XXXXXX"};
-    assert_non_null(mkdtemp(y->dir));
-    assert_ok(ty_mkdirs(ty_format(&y->arena, "%s/jobs", y->dir), 0700));
-    ty_config_init(&y->config, &y->arena);
-    y->config.grace_ms = 200;
-    y->config.replica_slots = 2;
-    y->config.port_first = 23200;
-    y->config.port_last = 23299;
-    ty_log_level_set(TY_LOG_ERROR);
-    yard_start(y);
-}
-
-static void yard_close(struct yard *y)
-{
-    yard_stop(y);
-    assert_ok(ty_remove_tree(AT_FDCWD, y->dir));
-    ty_arena_clear(&y->arena);
-}
-
-static int64_t submit(struct yard *y, const char *script, const char *scheduling)
-{
-    struct job job = {.project = TY_STR("p"),
-                      .region = TY_STR("us-central1"),
-                      .display_name = TY_STR("t"),
-                      .replicas = 1};
-    job.body = ty_str_of(ty_format(
-        &y->arena,
-        "\"displayName\":\"t\",\"jobSpec\":{\"workerPoolSpecs\":[{\"replicaCount\":\"1\","
-        "\"containerSpec\":{\"imageUri\":\"host\",\"command\":[\"sh\",\"-c\",\"%s\"]}}]%s%s}",
-        script, scheduling[0] ? ",\"scheduling\":" : "", scheduling));
-    assert_ok(store_job_create(y->store, &job));
-    sched_notify(y->sched, job.id);
-    return job.id;
-}
-
-static struct job await(struct yard *y, int64_t id, enum job_state want)
-{
-    struct job job = {0};
-    for (int64_t until = ty_boot_ms() + 20000; ty_boot_ms() < until; usleep(5000)) {
-        assert_ok(store_job_load(y->store, &y->arena, id, &job));
-        if (job.state == want || job_state_is_final(job.state))
-            break;
-    }
-    assert_string_equal(job_state_name(job.state), job_state_name(want));
-    return job;
 }
 
 static void yard_runs_a_job(void **state)
@@ -281,21 +184,6 @@ static void yard_fences_an_attempt_that_never_started(void **state)
     yard_close(&y);
 }
 
-static struct sched_why why_of(struct yard *y, int64_t id)
-{
-    struct sched_why why;
-    assert_ok(sched_why(y->store, &y->config, y->dir, &y->arena, TY_STR("p"), id, &why));
-    assert_int_equal(why.job.id, id);
-    return why;
-}
-
-static void cancel_and_await(struct yard *y, int64_t id)
-{
-    assert_ok(store_job_cancel(y->store, TY_STR("p"), TY_STR("us-central1"), id));
-    sched_notify(y->sched, id);
-    await(y, id, JOB_STATE_CANCELLED);
-}
-
 static void why_names_who_holds_the_slots(void **state)
 {
     (void)state;
@@ -311,8 +199,8 @@ static void why_names_who_holds_the_slots(void **state)
     struct sched_why why = why_of(&y, c);
     assert_true(why.waits);
     assert_string_equal(why.reason, "waiting for replica slots (setting replica_slots)");
-    assert_int_equal(why.slots, 2);
-    assert_int_equal(why.slots_used, 2);
+    assert_int_equal(why.all.replicas, 2);
+    assert_int_equal(why.used.replicas, 2);
     assert_int_equal(why.holder_count, 2);
     assert_int_equal(why.holders[0].id, a);
     assert_int_equal(why.holders[1].id, b);
@@ -357,9 +245,9 @@ static void why_of_what_runs_and_what_has_ended(void **state)
     assert_int_equal(why.since_ns, running.start_ns);
     assert_int_equal(why.restarts, 0);
     assert_null(why.remedy);
-    assert_err(TY_NOT_FOUND, sched_why(y.store, &y.config, y.dir, &y.arena, TY_STR("p"), 77, &why));
-    assert_err(TY_NOT_FOUND,
-               sched_why(y.store, &y.config, y.dir, &y.arena, TY_STR("other"), runs, &why));
+    struct sched_why_setup setup = {y.store, &y.config, &y.host, y.dir};
+    assert_err(TY_NOT_FOUND, sched_why(&setup, &y.arena, TY_STR("p"), 77, &why));
+    assert_err(TY_NOT_FOUND, sched_why(&setup, &y.arena, TY_STR("other"), runs, &why));
     cancel_and_await(&y, runs);
     assert_non_null(strstr(why_of(&y, runs).reason, "cancel"));
     yard_close(&y);
@@ -421,7 +309,6 @@ static void yard_gives_up_a_wait(void **state)
 static const struct CMUnitTest tests[] = {
     TEST("decide/no_partial_gang", decide_no_partial_gang),
     TEST("decide/nobody_passes_a_job_that_waits", decide_nobody_passes_a_job_that_waits),
-    TEST("decide/never_over_capacity", decide_never_over_capacity),
     TEST("decide/a_held_job_blocks_nobody", decide_a_held_job_blocks_nobody),
     TEST("decide/expires_a_wait", decide_expires_a_wait),
     TEST("ports/all_or_none", ports_all_or_none),
@@ -437,14 +324,4 @@ static const struct CMUnitTest tests[] = {
     TEST("why/of_rows_alone", why_of_rows_alone),
 };
 
-/* The scheduler starts its launcher from /proc/self/exe, which here is this test. */
-int main(int argc, char **argv)
-{
-    int64_t fd;
-    if (argc == 6 && strcmp(argv[1], "launch") == 0 &&
-        ty_parse_i64(ty_str_of(argv[3]), &fd) == TY_OK)
-        return exec_launcher_main((int)fd, argv[5]);
-    if (argc > 1)
-        cmocka_set_test_filter(argv[1]);
-    return cmocka_run_group_tests_name("sched", tests, NULL, NULL) == 0 ? 0 : 1;
-}
+YARD_MAIN("sched", tests)

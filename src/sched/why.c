@@ -7,12 +7,14 @@
 #include "sched/sched_int.h"
 
 #include "exec/exec.h"
+#include "wire/wire.h"
 
 /* What is known of the newest attempt. */
 struct progress {
     bool placed, starting;
     int64_t since_ns; /* of its wait, its start or its run */
     int64_t hold_ms;
+    ty_str devices; /* of the newest attempt, ended or not */
 };
 
 /* As act_retry has it: a second start in a row that came to nothing makes the next one wait. */
@@ -44,6 +46,7 @@ static ty_err progress_read(struct store *store, struct ty_arena *a, const struc
     ret->since_ns = newest->state == ATTEMPT_ENDED     ? newest->end_ns
                     : newest->state == ATTEMPT_RUNNING ? newest->running_ns
                                                        : newest->start_ns;
+    ret->devices = newest->devices;
     ret->hold_ms = ret->placed ? 0 : hold_left_ms(attempts, count);
     return TY_OK;
 }
@@ -61,38 +64,69 @@ static struct sched_why_job other_job(const struct job *job, int64_t since_ns)
 /* ---- a job that waits ---- */
 
 struct queue {
-    struct sched_item *items;
+    struct sched_item *items; /* up to the job itself, which is the last */
     size_t count;
     struct sched_room room;
+    struct sched_amounts *held; /* by why->holders, in their order */
 };
 
-/* Every job that has not ended: into the queue, or among those that hold slots. */
-static ty_err queue_read(struct store *store, const struct ty_config *config, struct ty_arena *a,
+/* What a job asks for, by its row. */
+static struct sched_amounts ask_of(const struct job *job)
+{
+    json_t *body = NULL;
+    struct sched_amounts ask = {.jobs = 1};
+    if (wire_json_parse_members(job->body, &body) == TY_OK)
+        ask = sched_ask(json_object_get(body, "jobSpec"));
+    json_decref(body);
+    ask.replicas = job->replicas;
+    return ask;
+}
+
+static void amounts_add(struct sched_amounts *to, const struct sched_amounts *more, int sign)
+{
+    to->jobs += sign * more->jobs;
+    to->replicas += sign * more->replicas;
+    to->cpu_milli += sign * more->cpu_milli;
+    to->memory_bytes += sign * more->memory_bytes;
+    to->devices += sign * more->devices;
+}
+
+static void queue_add_holder(const struct sched_why_setup *setup, const struct job *job,
+                             const struct progress *p, struct sched_why *why, struct queue *q)
+{
+    struct sched_amounts held = ask_of(job);
+    held.devices = devices_count(setup->host, p->devices);
+    q->held[why->holder_count] = held;
+    why->holders[why->holder_count++] = other_job(job, p->since_ns);
+    amounts_add(&q->room.used, &held, 1);
+    q->room.starting += p->starting;
+}
+
+/* Every job that has not ended: into the queue, or among those that hold places. */
+static ty_err queue_read(const struct sched_why_setup *setup, struct ty_arena *a,
                          struct sched_why *why, struct queue *q)
 {
     struct job *jobs;
     size_t count;
-    ty_err err = store_active_list(store, a, &jobs, &count);
+    ty_err err = store_active_list(setup->store, a, &jobs, &count);
     if (err != TY_OK)
         return err;
-    q->room = (struct sched_room){.slots = (int)config->replica_slots,
-                                  .starts = (int)config->start_burst};
+    q->room = sched_room(setup->config, setup->host);
     q->items = ty_new_array(a, struct sched_item, count + 1);
+    q->held = ty_new_array(a, struct sched_amounts, count + 1);
     why->holders = ty_new_array(a, struct sched_why_job, count + 1);
     why->ahead = ty_new_array(a, struct sched_why_job, SCHED_WHY_AHEAD);
     for (size_t i = 0; i < count && err == TY_OK; i++) {
         struct progress p;
-        err = progress_read(store, a, &jobs[i], &p);
+        err = progress_read(setup->store, a, &jobs[i], &p);
         if (err != TY_OK)
             break;
         if (p.placed) {
-            why->holders[why->holder_count++] = other_job(&jobs[i], p.since_ns);
-            q->room.slots_used += jobs[i].replicas;
-            q->room.starting += p.starting;
+            queue_add_holder(setup, &jobs[i], &p, why, q);
         } else if (!jobs[i].cancel_requested && jobs[i].id <= why->job.id) {
             /* Others' maxWaitDuration does not matter: a wait that is over lasts one pass more. */
             q->items[q->count++] = (struct sched_item){.job_id = jobs[i].id,
-                                                       .replicas = jobs[i].replicas,
+                                                       .ask = ask_of(&jobs[i]),
                                                        .wait_left_ms = INT64_MAX,
                                                        .hold_ms = p.hold_ms};
             if (jobs[i].id < why->job.id && why->ahead_count++ < SCHED_WHY_AHEAD)
@@ -102,21 +136,94 @@ static ty_err queue_read(struct store *store, const struct ty_config *config, st
     return err;
 }
 
+/* ---- what would start it: the decision again, on edited input ---- */
+
+/* Would the last of the queue start in this room? That others are starting passes by itself. */
+static bool would_start(const struct queue *q, struct sched_room room)
+{
+    room.starting = 0;
+    room.starts = INT_MAX;
+    sched_decide(q->items, q->count, room);
+    return q->items[q->count - 1].start;
+}
+
+/* "job 17 'name' ends", if that is enough; else how many of the oldest must. NULL: no end helps. */
+static const char *remedy_ends(struct ty_arena *a, const struct sched_why *why,
+                               const struct queue *q)
+{
+    for (size_t i = 0; i < why->holder_count; i++) {
+        struct sched_room room = q->room;
+        amounts_add(&room.used, &q->held[i], -1);
+        if (would_start(q, room))
+            return ty_format(a, "job %" PRId64 " '" TY_STR_FMT "' ends or is cancelled",
+                             why->holders[i].id, TY_STR_ARG(why->holders[i].display_name));
+    }
+    struct sched_room room = q->room;
+    for (size_t i = 0; i < why->holder_count; i++) {
+        amounts_add(&room.used, &q->held[i], -1);
+        if (would_start(q, room))
+            return ty_format(a, "the %zu oldest of the jobs that run end or are cancelled", i + 1);
+    }
+    return NULL;
+}
+
+/* "with n1-standard-2 it would start now": the largest of the common types that does. */
+static const char *remedy_type(struct ty_arena *a, const struct queue *q)
+{
+    static const char *const names[] = {"n1-standard-64", "n1-standard-32", "n1-standard-16",
+                                        "n1-standard-8",  "n1-standard-4",  "n1-standard-2",
+                                        "n1-standard-1"};
+    struct sched_item *item = &q->items[q->count - 1];
+    struct sched_amounts asked = item->ask;
+    const char *found = NULL;
+    for (size_t i = 0; i < TY_COUNT(names) && !found; i++) {
+        struct machine_type type;
+        ty_assert(machine_type_find(ty_str_of(names[i]), &type) == TY_OK);
+        item->ask.cpu_milli = asked.replicas * type.cpu_milli;
+        item->ask.memory_bytes = asked.replicas * type.memory_bytes;
+        if (item->ask.cpu_milli < asked.cpu_milli && would_start(q, q->room))
+            found = names[i];
+    }
+    item->ask = asked;
+    return found ? ty_format(a, "with machineType %s it would start now", found) : NULL;
+}
+
+/* The setting that would let it start now, if one alone does. */
+static const char *remedy_setting(struct ty_arena *a, const struct queue *q, enum sched_wait wait)
+{
+    struct sched_room room = q->room;
+    const char *line = NULL;
+    if (wait == SCHED_WAIT_JOBS) {
+        room.all.jobs = room.used.jobs + (int)(q->count < INT_MAX / 2 ? q->count : INT_MAX / 2);
+        line = ty_format(a, "max_running_jobs = %d", room.all.jobs);
+    } else if (wait == SCHED_WAIT_CPU || wait == SCHED_WAIT_MEMORY) {
+        room.fit = false;
+        line = "capacity = share";
+    } else if (wait == SCHED_WAIT_DEVICES) {
+        room.wait_for_devices = false;
+        line = "accelerators = cpu";
+    }
+    return line && would_start(q, room)
+               ? ty_format(a, "%s in trainyard.conf and a restart of the server", line)
+               : NULL;
+}
+
 /* What is missing until everybody up to this job has a place. */
 static void explain_slots(struct ty_arena *a, struct sched_why *why, const struct queue *q)
 {
-    int64_t wanted = q->room.slots_used;
+    int slots = q->room.all.replicas;
+    int64_t wanted = q->room.used.replicas;
     for (size_t i = 0; i < q->count; i++)
-        wanted += q->items[i].hold_ms > 0 ? 0 : q->items[i].replicas;
-    if (why->job.replicas > q->room.slots) {
+        wanted += q->items[i].hold_ms > 0 ? 0 : q->items[i].ask.replicas;
+    if (why->job.replicas > slots) {
         why->remedy = ty_format(a,
                                 "a larger machine: it has %d replicas and the setting "
                                 "replica_slots is %d; with replica_slots = %d in trainyard.conf "
                                 "and a restart of the server it can start",
-                                why->job.replicas, q->room.slots, why->job.replicas);
+                                why->job.replicas, slots, why->job.replicas);
         return;
     }
-    int64_t missing = wanted - q->room.slots;
+    int64_t missing = wanted - slots;
     why->remedy =
         ty_format(a,
                   "%" PRId64 " more free replica slot%s: jobs that hold them end or are cancelled; "
@@ -124,15 +231,25 @@ static void explain_slots(struct ty_arena *a, struct sched_why *why, const struc
                   missing, missing == 1 ? "" : "s", wanted);
 }
 
-static ty_err explain_wait(struct store *store, const struct ty_config *config, struct ty_arena *a,
+static void explain_missing(struct ty_arena *a, struct sched_why *why, const struct queue *q)
+{
+    bool size = why->wait == SCHED_WAIT_CPU || why->wait == SCHED_WAIT_MEMORY;
+    const char *ways[] = {remedy_ends(a, why, q), size ? remedy_type(a, q) : NULL,
+                          remedy_setting(a, q, why->wait)};
+    for (size_t i = 0; i < TY_COUNT(ways); i++)
+        if (ways[i])
+            why->remedy = why->remedy ? ty_format(a, "%s; or %s", why->remedy, ways[i]) : ways[i];
+}
+
+static ty_err explain_wait(const struct sched_why_setup *setup, struct ty_arena *a,
                            struct sched_why *why)
 {
     struct queue q = {0};
-    ty_err err = queue_read(store, config, a, why, &q);
+    ty_err err = queue_read(setup, a, why, &q);
     if (err != TY_OK)
         return err;
-    why->slots_used = q.room.slots_used;
-    why->wait_left_ms = active_wait_left_ms(&why->job, store_boot_id(store));
+    why->used = q.room.used;
+    why->wait_left_ms = active_wait_left_ms(&why->job, store_boot_id(setup->store));
     struct sched_item *item = q.count > 0 ? &q.items[q.count - 1] : NULL;
     if (item == NULL || item->job_id != why->job.id) {
         why->reason = why->job.cancel_requested ? "its cancel is under way"
@@ -141,44 +258,78 @@ static ty_err explain_wait(struct store *store, const struct ty_config *config, 
     }
     item->wait_left_ms = why->wait_left_ms;
     sched_decide(q.items, q.count, q.room);
+    why->wait = item->wait;
     why->reason = item->start    ? "it starts in a moment"
                   : item->expire ? "its maxWaitDuration is over: it ends in a moment"
-                                 : item->reason;
-    bool full = false; /* somebody up to here does not fit */
-    for (size_t i = 0; i < q.count; i++)
-        full |= q.items[i].reason != NULL && strstr(q.items[i].reason, "slots") != NULL;
-    if (!item->start && !item->expire && item->hold_ms <= 0 && full)
+                                 : sched_wait_text(item->wait, item->behind);
+    if (item->wait == SCHED_WAIT_SLOTS)
         explain_slots(a, why, &q);
+    else if (item->wait > SCHED_WAIT_SLOTS)
+        explain_missing(a, why, &q);
     return TY_OK;
 }
 
 /* ---- all jobs ---- */
 
+/* Why an attempt's replicas are being stopped; NULL: they are not. */
+static const char *stopping_text(ty_str outcome)
+{
+    if (ty_str_is(outcome, "timeout"))
+        return "its time is over (scheduling.timeout); its processes have the grace period to end";
+    if (ty_str_is(outcome, "failed"))
+        return "a replica has failed; the others have the grace period to end";
+    if (ty_str_is(outcome, "succeeded"))
+        return "its chief has finished; the other replicas have the grace period to end";
+    return NULL;
+}
+
 static void explain_run(struct ty_arena *a, const char *data_dir, const struct progress *p,
                         struct sched_why *why)
 {
-    struct exec_look look;
+    struct exec_look look = {0};
     why->since_ns = p->since_ns;
+    if (exec_attempt_look(a, data_dir, why->job.id, why->job.attempt, &look) == TY_OK)
+        why->restarts = look.restarts;
+    const char *stopping = stopping_text(look.stopping);
     if (why->job.state == JOB_STATE_CANCELLING || why->job.cancel_requested)
         why->reason = "it was asked to stop; its processes have the grace period to end";
+    else if (stopping)
+        why->reason = stopping;
     else if (p->starting)
         why->reason = "its replicas are being started";
     else
         why->reason = "all its replicas are running";
-    if (exec_attempt_look(a, data_dir, why->job.id, why->job.attempt, &look) == TY_OK)
-        why->restarts = look.restarts;
 }
 
-ty_err sched_why(struct store *store, const struct ty_config *config, const char *data_dir,
-                 struct ty_arena *a, ty_str project, int64_t job_id, struct sched_why *ret_why)
+/* What it asked for, and (once it was started) what it has instead. */
+static void explain_machine(const struct sched_why_setup *setup, struct ty_arena *a,
+                            const struct progress *p, struct sched_why *why)
 {
-    struct sched_why why = {.slots = (int)config->replica_slots, .wait_left_ms = INT64_MAX};
+    json_t *body = NULL;
+    const json_t *spec = NULL;
+    if (wire_json_parse_members(why->job.body, &body) == TY_OK)
+        spec = json_object_get(body, "jobSpec");
+    why->asked = sched_asked_text(a, spec);
+    if (why->job.attempt > 0)
+        why->note = sched_note(a, setup->config, setup->host, spec, p->devices);
+    json_decref(body);
+    struct sched_room room = sched_room(setup->config, setup->host);
+    why->all = room.all;
+    why->fit = room.fit;
+    why->ask = ask_of(&why->job);
+}
+
+ty_err sched_why(const struct sched_why_setup *setup, struct ty_arena *a, ty_str project,
+                 int64_t job_id, struct sched_why *ret_why)
+{
+    struct sched_why why = {.wait_left_ms = INT64_MAX};
     struct progress p;
-    ty_err err = store_job_find(store, a, project, job_id, &why.job);
+    ty_err err = store_job_find(setup->store, a, project, job_id, &why.job);
     if (err == TY_OK)
-        err = progress_read(store, a, &why.job, &p);
+        err = progress_read(setup->store, a, &why.job, &p);
     if (err != TY_OK)
         return err;
+    explain_machine(setup, a, &p, &why);
     why.since_ns = p.since_ns;
     if (job_state_is_final(why.job.state)) {
         why.since_ns = why.job.end_ns;
@@ -187,10 +338,10 @@ ty_err sched_why(struct store *store, const struct ty_config *config, const char
                          ? "the job's program said so: its chief exited with status 0"
                          : "no reason was recorded";
     } else if (p.placed) {
-        explain_run(a, data_dir, &p, &why);
+        explain_run(a, setup->data_dir, &p, &why);
     } else {
         why.waits = true;
-        err = explain_wait(store, config, a, &why);
+        err = explain_wait(setup, a, &why);
     }
     if (err == TY_OK)
         *ret_why = why;

@@ -8,6 +8,8 @@
 
 #include "auth/auth.h"
 #include "cloudlog/cloudlog.h"
+#include "exec/exec.h"
+#include "gcs/gcs.h"
 #include "http/http.h"
 #include "identity/identity.h"
 #include "sched/sched.h"
@@ -79,6 +81,8 @@ static ty_err data_dir_open(struct server *s, const char *given)
     ty_err err = ty_mkdirs(path, 0700);
     if (err == TY_OK)
         err = ty_mkdirs(ty_format(&s->arena, "%s/jobs", path), 0700);
+    if (err == TY_OK)
+        err = ty_mkdirs(ty_format(&s->arena, "%s/buckets", path), 0700);
     if (err != TY_OK)
         return err;
     char *full = realpath(path, NULL);
@@ -93,8 +97,15 @@ static ty_err data_dir_open(struct server *s, const char *given)
         return ty_fail(TY_PERMISSION_DENIED,
                        "others may write to '%s', and what is in it runs as you: chmod 700 '%s'",
                        s->data_dir, s->data_dir);
+    if (strchr(s->data_dir, ':'))
+        return ty_fail(TY_INVALID_ARGUMENT,
+                       "the data folder '%s' has a ':' in its path, which PATH and Python's "
+                       "environments cannot have: give another with --data",
+                       s->data_dir);
     err = data_dir_lock(s);
-    return err == TY_OK ? data_dir_format(s) : err;
+    if (err == TY_OK)
+        err = data_dir_format(s);
+    return err == TY_OK ? exec_yard_id_make(s->data_dir) : err;
 }
 
 static ty_err read_settings(struct server *s, const char *listen)
@@ -111,7 +122,18 @@ static ty_err read_settings(struct server *s, const char *listen)
         err = ty_config_set(&s->config, &s->arena, TY_STR("listen"), ty_str_of(listen));
     if (err == TY_OK && s->config.port_first >= s->config.port_last)
         err = ty_fail(TY_INVALID_ARGUMENT, "%s: port_first must be below port_last", path);
+    if (err == TY_OK && strcmp(s->config.cgroups, "auto") != 0 &&
+        strcmp(s->config.cgroups, "off") != 0)
+        err = ty_fail(TY_INVALID_ARGUMENT, "%s: cgroups: '%.64s' is neither auto nor off", path,
+                      s->config.cgroups);
     return err;
+}
+
+static void read_machine(struct server *s)
+{
+    machine_host_read(&s->config, &s->host);
+    log_info("server.machine", "cpus=%.1f memory_mb=%" PRId64 " gpus=%d",
+             (double)s->host.cpu_milli / 1000, s->host.memory_bytes >> 20, s->host.device_count);
 }
 
 /* ---- joining the parts ---- */
@@ -142,6 +164,7 @@ static void job_warnings(ty_str body, struct ty_buf *out)
 static ty_err start_http(struct server *s)
 {
     s->vertex = (struct vertex){.config = &s->config,
+                                .host = &s->host,
                                 .store = s->store,
                                 .notify = notify_scheduler,
                                 .notify_arg = s,
@@ -149,12 +172,25 @@ static ty_err start_http(struct server *s)
     s->cloudlog =
         (struct cloudlog){.store = s->store, .data_dir = s->data_dir, .warnings = job_warnings};
     s->identity = (struct identity){.project = default_project, .region = default_region};
-    struct http_routes tables[] = {vertex_routes(&s->vertex), cloudlog_routes(&s->cloudlog),
-                                   identity_routes(&s->identity), status_routes(s), why_routes(s)};
+    struct http_routes tables[6 + GCS_TABLES] = {vertex_routes(&s->vertex),
+                                                 cloudlog_routes(&s->cloudlog),
+                                                 identity_routes(&s->identity),
+                                                 status_routes(s),
+                                                 why_routes(s),
+                                                 usage_routes(s)};
+    struct http_tokens tokens = replica_tokens(s);
+    s->gcs.objects = s->objects;
+    gcs_routes(&s->gcs, tables + 6);
     ty_err err = http_router_new(tables, TY_COUNT(tables), &s->router);
+    s->gcs.router = s->router;
     if (err == TY_OK)
         err = http_server_start(&s->config, ty_format(&s->arena, "%s/sock", s->data_dir), s->router,
-                                &s->http);
+                                &tokens, &s->http);
+    struct auth_certificate tls;
+    if (err == TY_OK)
+        err = auth_certificate_prepare(&s->arena, s->data_dir, &tls);
+    if (err == TY_OK)
+        http_server_tls(s->http, tls.certificate, tls.key);
     if (err == TY_OK)
         s->url = ty_format(&s->arena, "http://127.0.0.1:%d", http_server_port(s->http));
     return err;
@@ -163,9 +199,11 @@ static ty_err start_http(struct server *s)
 static ty_err start_scheduler(struct server *s)
 {
     struct sched_setup setup = {.config = &s->config,
+                                .host = &s->host,
                                 .store = s->store,
                                 .data_dir = s->data_dir,
                                 .url = s->url,
+                                .secret = &s->secret,
                                 .changed = rows_changed,
                                 .changed_arg = s};
     pthread_mutex_lock(&s->gate);
@@ -201,9 +239,15 @@ static ty_err start(struct server *s, const struct server_options *o)
     if (err == TY_OK)
         err = read_settings(s, o->listen);
     if (err == TY_OK)
+        read_machine(s);
+    if (err == TY_OK)
         err = http_peer_init();
     if (err == TY_OK)
         err = store_open(s->data_dir, &s->store);
+    if (err == TY_OK)
+        err = objects_open(s->data_dir, &s->objects);
+    if (err == TY_OK)
+        err = auth_secret_open(s->data_dir, &s->secret);
     if (err == TY_OK)
         err = start_http(s);
     if (err == TY_OK)
@@ -229,6 +273,7 @@ static void stop(struct server *s)
         http_server_stop(s->http);
     if (s->router)
         http_router_free(s->router);
+    objects_close(s->objects);
     if (s->store)
         store_close(s->store);
     if (s->lock_fd >= 0)

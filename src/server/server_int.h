@@ -2,9 +2,12 @@
 #ifndef TY_SERVER_INT_H
 #define TY_SERVER_INT_H
 
+#include "auth/auth.h"
 #include "cloudlog/cloudlog.h"
+#include "gcs/gcs.h"
 #include "http/http.h"
 #include "identity/identity.h"
+#include "machine/machine.h"
 #include "sched/sched.h"
 #include "store/store.h"
 #include "vertex/vertex.h"
@@ -14,10 +17,13 @@
 struct server {
     struct ty_arena arena; /* lives as long as the server; only used while it starts */
     struct ty_config config;
+    struct machine_host host;
     char *data_dir;
     char *url;
     int lock_fd;
+    struct auth_secret secret; /* of the replicas' tokens */
     struct store *store;
+    struct objects *objects;
     struct http_router *router;
     struct http_server *http;
     struct sched *sched;
@@ -25,6 +31,7 @@ struct server {
     struct vertex vertex;
     struct cloudlog cloudlog;
     struct identity identity;
+    struct gcs gcs;
     int64_t start_boot_ms;
     pthread_t orphans_thread;
     bool orphans_started;
@@ -35,6 +42,11 @@ struct server {
 struct http_routes status_routes(struct server *s);
 /* why a job waits, runs or has ended */
 struct http_routes why_routes(struct server *s);
+/* what a job's replicas use, and receipts */
+struct http_routes usage_routes(struct server *s);
+
+/* who a request with a replica's token is */
+struct http_tokens replica_tokens(struct server *s);
 
 /* Remove folders of deleted jobs that a crash has left, on a thread of its own. */
 TY_NODISCARD ty_err orphans_remove_start(struct server *s);

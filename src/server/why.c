@@ -34,8 +34,19 @@ static void add_jobs(struct ty_buf *b, const char *key, const struct sched_why_j
 static void add_wait(struct ty_buf *b, const struct sched_why *why)
 {
     size_t named = why->ahead_count < SCHED_WHY_AHEAD ? why->ahead_count : SCHED_WHY_AHEAD;
-    ty_buf_addf(b, ",\"slots\":%d,\"slotsUsed\":%d,\"aheadCount\":%zu", why->slots, why->slots_used,
-                why->ahead_count);
+    ty_buf_addf(b, ",\"slots\":%d,\"slotsUsed\":%d,\"aheadCount\":%zu", why->all.replicas,
+                why->used.replicas, why->ahead_count);
+    ty_buf_addf(b, ",\"jobSlots\":%d,\"jobSlotsUsed\":%d", why->all.jobs, why->used.jobs);
+    if (why->fit)
+        ty_buf_addf(b,
+                    ",\"cpus\":%g,\"cpusUsed\":%g,\"cpusAsked\":%g,\"memoryBytes\":%" PRId64
+                    ",\"memoryBytesUsed\":%" PRId64 ",\"memoryBytesAsked\":%" PRId64,
+                    (double)why->all.cpu_milli / 1000, (double)why->used.cpu_milli / 1000,
+                    (double)why->ask.cpu_milli / 1000, why->all.memory_bytes,
+                    why->used.memory_bytes, why->ask.memory_bytes);
+    if (why->ask.devices > 0)
+        ty_buf_addf(b, ",\"devices\":%d,\"devicesUsed\":%d,\"devicesAsked\":%d", why->all.devices,
+                    why->used.devices, why->ask.devices);
     if (why->remedy)
         add_text(b, "startsWith", ty_str_of(why->remedy));
     if (why->wait_left_ms != INT64_MAX)
@@ -54,8 +65,8 @@ static ty_err job_why(struct http_request *req, struct http_response *res, void 
         return ty_fail(TY_INVALID_ARGUMENT, "job: '" TY_STR_FMT "' is not a job id",
                        (int)(req->capture[1].len < 64 ? req->capture[1].len : 64),
                        req->capture[1].ptr);
-    ty_err err =
-        sched_why(s->store, &s->config, s->data_dir, req->arena, req->capture[0], id, &why);
+    struct sched_why_setup setup = {s->store, &s->config, &s->host, s->data_dir};
+    ty_err err = sched_why(&setup, req->arena, req->capture[0], id, &why);
     if (err != TY_OK)
         return err;
     const struct job *job = &why.job;
@@ -71,6 +82,9 @@ static ty_err job_why(struct http_request *req, struct http_response *res, void 
     add_text(b, "displayName", job->display_name);
     add_time(b, "since", why.since_ns);
     add_text(b, "reason", ty_str_of(why.reason));
+    add_text(b, "asked", ty_str_of(why.asked));
+    if (why.note)
+        add_text(b, "note", ty_str_of(why.note));
     if (why.waits)
         add_wait(b, &why);
     ty_buf_addc(b, '}');

@@ -110,14 +110,15 @@ static ty_err attempt_write(struct db_conn *c, struct apply *x, const struct att
     struct db_stmt *s;
     ty_err err =
         db_prepare(c,
-                   "INSERT INTO attempt VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) "
+                   "INSERT INTO attempt VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) "
                    "ON CONFLICT (job_id, number) DO UPDATE SET state = excluded.state,"
                    " start_ns = iif(excluded.start_ns, excluded.start_ns, start_ns),"
                    " running_ns = iif(excluded.running_ns, excluded.running_ns, running_ns),"
                    " end_ns = iif(excluded.end_ns, excluded.end_ns, end_ns),"
                    " ports = iif(excluded.ports <> '', excluded.ports, ports),"
                    " outcome = iif(excluded.outcome <> '', excluded.outcome, outcome),"
-                   " message = iif(excluded.message <> '', excluded.message, message)",
+                   " message = iif(excluded.message <> '', excluded.message, message),"
+                   " devices = iif(excluded.devices <> '', excluded.devices, devices)",
                    &s);
     if (err != TY_OK)
         return err;
@@ -130,6 +131,7 @@ static ty_err attempt_write(struct db_conn *c, struct apply *x, const struct att
     db_bind_str(s, 7, at->ports);
     db_bind_str(s, 8, at->outcome);
     db_bind_str(s, 9, store_clean_text(&x->arena, at->message, STORE_MESSAGE_BYTES));
+    db_bind_str(s, 10, at->devices);
     return db_run(s);
 }
 

@@ -350,7 +350,7 @@ static ty_err attempts_fn(struct db_conn *c, void *arg)
     bool row = false;
     ty_err err = db_prepare(c,
                             "SELECT number, state, start_ns, running_ns, end_ns, ports, outcome, "
-                            "message FROM attempt WHERE job_id = ?1 ORDER BY number",
+                            "message, devices FROM attempt WHERE job_id = ?1 ORDER BY number",
                             &s);
     if (err != TY_OK)
         return err;
@@ -373,6 +373,7 @@ static ty_err attempts_fn(struct db_conn *c, void *arg)
             .ports = column_dup(s, x->arena, 5),
             .outcome = column_dup(s, x->arena, 6),
             .message = column_dup(s, x->arena, 7),
+            .devices = column_dup(s, x->arena, 8),
         };
     }
     return err;

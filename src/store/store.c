@@ -53,8 +53,10 @@ static const char format_1[] =
     " create_ns INTEGER NOT NULL, update_ns INTEGER NOT NULL);"
     "CREATE INDEX operation_place ON operation (project, region);";
 
+static const char format_2[] = "ALTER TABLE attempt ADD COLUMN devices TEXT NOT NULL DEFAULT '';";
+
 /* A new format is a new script at the end; those before it never change. */
-static const char *const migrations[] = {format_1, NULL};
+static const char *const migrations[] = {format_1, format_2, NULL};
 
 /* Ids have 19 digits, as Vertex's do, also on a machine whose clock was never set. */
 static const int64_t least_id = 1000000000000000000;

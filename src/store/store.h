@@ -71,8 +71,9 @@ struct attempt {
     enum attempt_state state;
     int64_t start_ns, running_ns, end_ns;
     ty_str ports;   /* "20000,20001": one a replica, in order */
-    ty_str outcome; /* "succeeded", "failed", "cancelled", "timeout", "lost", "fenced"; empty until
-                       ended */
+    ty_str devices; /* "0,1;2": accelerators it holds until it has ended, replica by replica */
+    ty_str outcome; /* "succeeded", "failed", "cancelled", "timeout", "lost", "fenced", "restored"
+                       (it ran when a backup was taken); empty until ended */
     ty_str message; /* why, for people */
 };
 
@@ -121,6 +122,10 @@ TY_NODISCARD ty_err store_job_find(struct store *s, struct ty_arena *a, ty_str p
 TY_NODISCARD ty_err store_job_history(struct store *s, struct ty_arena *a, ty_str project,
                                       int64_t id, struct job *ret_job,
                                       struct attempt **ret_attempts, size_t *ret_count);
+
+/* The project of a job whose attempt has not ended. TY_NOT_FOUND: it has, or is gone. */
+TY_NODISCARD ty_err store_attempt_live(struct store *s, struct ty_arena *a, int64_t job_id,
+                                       int number, ty_str *ret_project);
 
 /* Long-running operations. All of them are done when they are made. */
 struct operation {
@@ -192,5 +197,21 @@ TY_NODISCARD ty_err store_job_list_project(struct store *s, struct ty_arena *a, 
                                            int64_t from_ns, int64_t to_ns, bool newest,
                                            size_t limit, struct store_span **ret_spans,
                                            size_t *ret_count);
+
+/* ---- backups (copy.c) ---- */
+
+/* A copy of one moment of data_dir/yard.db as to_dir/yard.db, with or without a server at work;
+ * store_open(to_dir) opens it. */
+TY_NODISCARD ty_err store_copy(const char *data_dir, const char *to_dir);
+struct store_attempt_id {
+    int64_t job_id;
+    int number;
+};
+/* Every attempt there is a row for, oldest job first. */
+TY_NODISCARD ty_err store_attempt_ids(struct store *s, struct ty_arena *a,
+                                      struct store_attempt_id **ret_ids, size_t *ret_count);
+/* Of these jobs, take those out of the copy that data_dir's own rows no longer have. */
+TY_NODISCARD ty_err store_copy_forget(struct store *copy, const char *data_dir, const int64_t *ids,
+                                      size_t count, size_t *ret_forgotten);
 
 #endif

@@ -748,6 +748,49 @@ static void apply_attempts_follow_each_other(void **state)
     fixture_close(&f);
 }
 
+static void apply_keeps_the_devices(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    int64_t id = create(&f);
+    struct attempt at = {.number = 1, .state = ATTEMPT_STARTED, .devices = TY_STR("0,1;2")}, *list;
+    struct store_change ch = {.job_id = id, .attempt = &at};
+    size_t count;
+    assert_ok(store_apply(f.store, &ch, 1));
+    at = (struct attempt){.number = 1, .state = ATTEMPT_RUNNING};
+    assert_ok(store_apply(f.store, &ch, 1));
+    reopen(&f);
+    assert_ok(store_attempt_list(f.store, &f.arena, id, &list, &count));
+    assert_true(count == 1 && ty_str_is(list[0].devices, "0,1;2"));
+    fixture_close(&f);
+}
+
+/* A file of format 1, whose attempts held no devices. */
+static void open_takes_the_first_format(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    int64_t id = create(&f);
+    assert_ok(move_attempt(&f, id, 1, ATTEMPT_STARTED));
+    store_close(f.store);
+    sqlite3 *db = file_open(f.dir);
+    assert_int_equal(sqlite3_exec(db,
+                                  "ALTER TABLE attempt DROP COLUMN devices;"
+                                  "PRAGMA user_version=1",
+                                  NULL, NULL, NULL),
+                     SQLITE_OK);
+    sqlite3_close(db);
+    assert_ok(store_open(f.dir, &f.store));
+    struct attempt *list;
+    size_t count;
+    assert_ok(store_attempt_list(f.store, &f.arena, id, &list, &count));
+    assert_true(count == 1 && list[0].devices.len == 0 && ty_str_is(list[0].ports, "20000"));
+    assert_ok(move_attempt(&f, id, 1, ATTEMPT_RUNNING));
+    fixture_close(&f);
+}
+
 static void apply_texts_are_cut_and_valid(void **state)
 {
     (void)state;
@@ -897,7 +940,7 @@ static void crash_at_every_commit(void **state)
     int n = 1;
     while (!survive(arm_seam, n))
         n++;
-    assert_int_equal(n, 11); /* the schema's commit and nine of the scenario */
+    assert_int_equal(n, 12); /* the schema's two commits and nine of the scenario */
 }
 
 /* SQLite's own writes and syncs, which the seam does not see: the process ends in the middle of the
@@ -972,8 +1015,68 @@ static void fault_at_every_commit(void **state)
         assert_ok(store_open(f.dir, &f.store));
         check_acknowledged(&f, fds[0]);
         fixture_close(&f);
-        assert_true(n <= 11);
+        assert_true(n <= 12);
     }
+}
+
+/* ---- copies ---- */
+
+static void copy_forgets_what_was_deleted(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    int64_t kept = create_in(&f, JOB_STATE_SUCCEEDED), gone = create_in(&f, JOB_STATE_SUCCEEDED);
+    assert_ok(move_attempt(&f, create(&f), 1, ATTEMPT_STARTED));
+    char to[96];
+    snprintf(to, sizeof(to), "%s/copy", f.dir);
+    assert_int_equal(mkdir(to, 0700), 0);
+    assert_ok(store_copy(f.dir, to));
+    struct operation op;
+    assert_ok(store_job_delete(f.store, &f.arena, PROJECT, REGION, gone, &op));
+
+    struct store *copy;
+    struct store_attempt_id *ids;
+    size_t count = 0, forgotten = 0;
+    int64_t asked[] = {kept, gone};
+    bool there = false;
+    assert_ok(store_open(to, &copy));
+    assert_ok(store_copy_forget(copy, f.dir, asked, TY_COUNT(asked), &forgotten));
+    assert_int_equal(forgotten, 1);
+    assert_ok(store_job_exists(copy, kept, &there));
+    assert_true(there);
+    assert_ok(store_job_exists(copy, gone, &there));
+    assert_false(there);
+    assert_ok(store_attempt_ids(copy, &f.arena, &ids, &count));
+    assert_true(count >= 1);
+    assert_int_equal(ids[count - 1].number, 1);
+    for (size_t i = 0; i < count; i++)
+        assert_true(ids[i].job_id != gone);
+    store_close(copy);
+    check_rows(to);
+    fixture_close(&f);
+}
+
+static void attempt_lives_until_its_end(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    int64_t id = create(&f);
+    ty_str project;
+    assert_err(TY_NOT_FOUND, store_attempt_live(f.store, &f.arena, id, 1, &project));
+    assert_ok(move_attempt(&f, id, 1, ATTEMPT_STARTED));
+    assert_ok(store_attempt_live(f.store, &f.arena, id, 1, &project));
+    assert_true(ty_str_eq(project, PROJECT));
+    assert_ok(move_attempt(&f, id, 1, ATTEMPT_RUNNING));
+    assert_ok(store_attempt_live(f.store, &f.arena, id, 1, &project));
+    assert_ok(move_attempt(&f, id, 1, ATTEMPT_ENDED));
+    assert_err(TY_NOT_FOUND, store_attempt_live(f.store, &f.arena, id, 1, &project));
+    assert_ok(move_attempt(&f, id, 2, ATTEMPT_STARTED)); /* a retry: the old one stays ended */
+    assert_err(TY_NOT_FOUND, store_attempt_live(f.store, &f.arena, id, 1, &project));
+    assert_ok(store_attempt_live(f.store, &f.arena, id, 2, &project));
+    assert_err(TY_NOT_FOUND, store_attempt_live(f.store, &f.arena, id + 1, 2, &project));
+    fixture_close(&f);
 }
 
 static const struct CMUnitTest tests[] = {
@@ -998,9 +1101,13 @@ static const struct CMUnitTest tests[] = {
     TEST("apply/fields_stay_unless_given", apply_fields_stay_unless_given),
     TEST("apply/retry_waits_anew", apply_retry_waits_anew),
     TEST("apply/attempts_follow_each_other", apply_attempts_follow_each_other),
+    TEST("apply/keeps_the_devices", apply_keeps_the_devices),
+    TEST("open/takes_the_first_format", open_takes_the_first_format),
     TEST("apply/texts_are_cut_and_valid", apply_texts_are_cut_and_valid),
     TEST("crash/at_every_commit", crash_at_every_commit),
     TEST("crash/inside_sqlite", crash_inside_sqlite),
     TEST("fault/at_every_commit", fault_at_every_commit),
+    TEST("attempt/lives_until_its_end", attempt_lives_until_its_end),
+    TEST("copy/forgets_what_was_deleted", copy_forgets_what_was_deleted),
 };
 TEST_MAIN("store", tests)

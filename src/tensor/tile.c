@@ -84,16 +84,13 @@ TENSOR_AVX2 __attribute__((always_inline)) static inline void tile_avx2(const st
     }
 #define VARIANTS(rows)                                                                             \
     VARIANT(rows, 1, 0) VARIANT(rows, 1, 1) VARIANT(rows, 2, 0) VARIANT(rows, 2, 1)
-VARIANTS(1)
-VARIANTS(2)
-VARIANTS(3) VARIANTS(4) VARIANTS(5) VARIANTS(6)
+/* clang-format off */
+VARIANTS(1) VARIANTS(2) VARIANTS(3) VARIANTS(4) VARIANTS(5) VARIANTS(6)
 
-#define ROW(rows)                                                                                  \
-    {                                                                                              \
-        tile_##rows##_1_0, tile_##rows##_1_1, tile_##rows##_2_0, tile_##rows##_2_1                 \
-    }
-    static void (*const variants[TILE_ROWS][4])(const struct tile *t) = {ROW(1), ROW(2), ROW(3),
-                                                                         ROW(4), ROW(5), ROW(6)};
+#define ROW(rows) {tile_##rows##_1_0, tile_##rows##_1_1, tile_##rows##_2_0, tile_##rows##_2_1}
+static void (*const variants[TILE_ROWS][4])(const struct tile *t) = {ROW(1), ROW(2), ROW(3),
+                                                                     ROW(4), ROW(5), ROW(6)};
+/* clang-format on */
 
 void tile_run(const struct tile *t)
 {

@@ -2,6 +2,7 @@
 #include "train/train_int.h"
 
 #include "builtin_chicago_taxi.h"
+#include "builtin_flowers.h"
 #include "builtin_taxifare.h"
 
 static const struct {

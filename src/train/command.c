@@ -4,7 +4,7 @@
  * flag that takes a list. What is no flag of ours is a parameter of the model file. */
 #include "train/train_int.h"
 
-enum { FAILED = 1, USAGE = 2, INPUT_BYTES = 1 << 30 };
+enum { FAILED = 1, USAGE = 2 };
 
 struct flag {
     const char *name;
@@ -235,57 +235,35 @@ out:
 
 /* ---- predict ---- */
 
-static ty_err stdin_read(struct ty_buf *b)
-{
-    char block[1 << 16];
-    ssize_t n;
-    while ((n = read(STDIN_FILENO, block, sizeof block)) > 0)
-        ty_buf_add(b, block, (size_t)n);
-    if (n < 0)
-        return ty_fail_errno(errno, "cannot read the input");
-    return ty_buf_check(b, "the input");
-}
-
 int train_predict_command(int argc, char **argv)
 {
-    const char *model = NULL, *file = NULL, *value;
+    const char *model = NULL;
+    const char **paths = calloc((size_t)argc + 1, sizeof *paths);
+    size_t count = 0;
     ty_err err = TY_OK;
+    ty_assert(paths);
     for (int i = 0; i < argc && err == TY_OK; i++) {
         if (strncmp(argv[i], "--model=", 8) == 0)
             model = argv[i] + 8;
         else if (strcmp(argv[i], "--model") == 0 && i + 1 < argc)
             model = argv[++i];
-        else if (is_flag(argv[i]) || file != NULL)
+        else if (is_flag(argv[i]))
             err = ty_fail(TY_INVALID_ARGUMENT, "what is '%s'?", argv[i]);
         else
-            file = argv[i];
+            paths[count++] = argv[i];
     }
-    if (err == TY_OK && (model == NULL || file == NULL))
-        err = ty_fail(TY_INVALID_ARGUMENT, "usage: trainyard predict --model DIR FILE|-");
-    if (err != TY_OK) {
-        say("predict", err);
-        return USAGE;
-    }
-    ty_str text = {0};
-    struct ty_buf b;
-    ty_buf_init(&b, INPUT_BYTES);
-    bool from_stdin = strcmp(file, "-") == 0;
-    value = from_stdin ? "the input" : file;
-    if (from_stdin) {
-        err = stdin_read(&b);
-        text = ty_buf_str(&b);
-    } else {
-        err = train_file_map(file, &text);
-    }
+    if (err == TY_OK && (model == NULL || count == 0))
+        err = ty_fail(TY_INVALID_ARGUMENT, "usage: trainyard predict --model DIR FILE|- ...");
+    int status = USAGE;
     if (err == TY_OK) {
-        err = train_predict(model, text, 0, STDOUT_FILENO);
-        if (err == TY_INVALID_ARGUMENT)
-            err = ty_wrap(err, "%s", value);
+        err = train_predict(model, paths, count, 0, STDOUT_FILENO);
+        status = FAILED;
     }
-    if (!from_stdin)
-        train_file_unmap(text);
-    ty_buf_clear(&b);
-    return err == TY_OK ? 0 : say("predict", err);
+    free(paths);
+    if (err == TY_OK)
+        return 0;
+    say("predict", err);
+    return status;
 }
 
 int train_show_command(int argc, char **argv)

@@ -6,10 +6,7 @@
  * whatever thread read them. */
 #include "train/train_int.h"
 
-#include <glob.h>
-#include <sys/mman.h>
-
-enum { PIECE_BYTES = 4 << 20, MOST_FILES = 1 << 20, INFLATE_STEP = 1 << 20 };
+enum { PIECE_BYTES = 4 << 20, INFLATE_STEP = 1 << 20 };
 #define MOST_INFLATED ((size_t)1 << 34)
 
 struct piece {
@@ -27,70 +24,6 @@ struct piece {
     ty_err err;
     char message[512];
 };
-
-/* ---- files ---- */
-
-ty_err train_file_map(const char *path, ty_str *ret_text)
-{
-    struct stat st;
-    ty_err err = TY_OK;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return ty_fail_errno(errno, "cannot open '%s'", path);
-    *ret_text = (ty_str){"", 0};
-    if (fstat(fd, &st) != 0)
-        err = ty_fail_errno(errno, "cannot read '%s'", path);
-    else if (!S_ISREG(st.st_mode))
-        err = ty_fail(TY_INVALID_ARGUMENT, "'%s' is not a file", path);
-    else if (st.st_size > 0) {
-        void *text = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (text == MAP_FAILED)
-            err = ty_fail_errno(errno, "cannot read '%s'", path);
-        else
-            *ret_text = (ty_str){text, (size_t)st.st_size};
-    }
-    close(fd);
-    return err;
-}
-
-void train_file_unmap(ty_str text)
-{
-    if (text.len > 0)
-        munmap((void *)text.ptr, text.len);
-}
-
-/* The files of all patterns, sorted within each. */
-static ty_err files_find(struct ty_arena *a, const char *const *patterns, size_t count,
-                         const char ***ret_files, size_t *ret_count)
-{
-    size_t total = 0, cap = 64;
-    const char **files = ty_new_array(a, const char *, cap);
-    for (size_t i = 0; i < count; i++) {
-        glob_t found = {0};
-        if (strncmp(patterns[i], "gs://", 5) == 0)
-            return ty_fail(TY_UNIMPLEMENTED,
-                           "'%s': buckets are read as folders here: use /gcs/BUCKET/...",
-                           patterns[i]);
-        int status = glob(patterns[i], GLOB_BRACE | GLOB_TILDE, NULL, &found);
-        if (status != 0 || found.gl_pathc == 0) {
-            globfree(&found);
-            return ty_fail(TY_NOT_FOUND, "no file matches '%s'", patterns[i]);
-        }
-        for (size_t k = 0; k < found.gl_pathc && total < MOST_FILES; k++) {
-            if (total == cap) {
-                const char **more = ty_new_array(a, const char *, 2 * cap);
-                memcpy(more, files, cap * sizeof *more);
-                files = more;
-                cap *= 2;
-            }
-            files[total++] = ty_format(a, "%s", found.gl_pathv[k]);
-        }
-        globfree(&found);
-    }
-    *ret_files = files;
-    *ret_count = total;
-    return TY_OK;
-}
 
 /* ---- one piece ---- */
 
@@ -446,7 +379,7 @@ ty_err train_data_load(const struct nn_model *m, const char *const *patterns, si
     struct loader l = {.model = m};
     struct train_data d = {0};
     const char **files = NULL;
-    ty_err err = files_find(&l.arena, patterns, count, &files, &d.files);
+    ty_err err = train_files_find(&l.arena, patterns, count, &files, &d.files);
     if (err == TY_OK)
         l.texts = ty_new_array(&l.arena, ty_str, d.files);
     for (size_t i = 0; err == TY_OK && i < d.files; i++) {
@@ -483,5 +416,7 @@ void train_data_clear(struct train_data *d)
     free(d->rows.floats);
     free(d->rows.ids);
     free(d->rows.labels);
+    train_pictures_free(d->pictures);
     d->rows = (struct nn_rows){0};
+    d->pictures = NULL;
 }

@@ -1,7 +1,8 @@
 /* export.c -- a SavedModel on disk, and beside the graph the model file it was made of.
  *
  *   saved_model.pb, fingerprint.pb, variables/variables.{index,data-00000-of-00001}
- *   assets.extra/trainyard.json   {"model": "...", "parameters": {"nbuckets": "10"}}
+ *   assets.extra/trainyard.json   {"model": "...", "parameters": {"nbuckets": "10"}, "classes": []}
+ *                                 (classes: of a model of images, whose folders gave them)
  *
  * Written under a name that nobody looks for, then renamed: it is there whole or not at all. */
 #include "train/train_int.h"
@@ -67,6 +68,18 @@ static ty_err model_write(struct ty_arena *a, const struct nn_net *n, const char
     return err;
 }
 
+static void classes_write(struct ty_buf *b, const struct nn_model *m)
+{
+    const struct nn_head *h = &m->heads[0];
+    size_t count = h->type == NN_BINARY ? 2 : h->class_count;
+    ty_buf_addz(b, ",\"classes\":[");
+    for (size_t i = 0; i < count && h->classes; i++) {
+        ty_buf_addz(b, i ? "," : "");
+        wire_json_string(b, h->classes[i]);
+    }
+    ty_buf_addz(b, "]");
+}
+
 static ty_err source_write(struct ty_arena *a, const struct nn_model *m, const char *dir)
 {
     struct ty_buf b;
@@ -84,7 +97,10 @@ static ty_err source_write(struct ty_arena *a, const struct nn_model *m, const c
             ty_buf_addf(&b, "%s%.17g", k ? " " : "", p->numbers[k]);
         ty_buf_addz(&b, "\"");
     }
-    ty_buf_addz(&b, "}}\n");
+    ty_buf_addz(&b, "}");
+    if (m->images.height > 0)
+        classes_write(&b, m);
+    ty_buf_addz(&b, "}\n");
     ty_err err = ty_buf_check(&b, "trainyard.json");
     if (err == TY_OK)
         err = ty_mkdirs(folder, 0755);

@@ -18,17 +18,19 @@ struct run {
     bool has_valid;
     struct nn_net *net;
     struct train_optimizer *optimizer;
-    struct train_order order;
-    uint32_t *pick;
-    float *labels; /* of a batch */
+    _Atomic size_t room; /* for examples in memory */
+    struct train_feed *feed, *valid_feed;
+    uint64_t evaluations;
     struct metrics metrics, valid_metrics;
     struct train_state state;
     struct train_checkpoints checkpoints;
     struct report report;
     struct curves curves;
     int64_t steps_per_epoch;
-    int64_t began_ns, began_step;
+    int64_t began_ns;
+    size_t examples; /* since then */
     size_t eval_rows;
+    float *labels; /* (eval_rows, heads), of the batch */
 };
 
 /* ---- signals ---- */
@@ -78,34 +80,68 @@ static ty_err model_load(struct run *r)
     return nn_model_parse(&r->arena, path, text, o->settings, o->setting_count, &r->model);
 }
 
+static void data_say(const struct run *r, const struct train_data *d, const char *what,
+                     int64_t began)
+{
+    double ms = (double)(ty_boot_ns() - began) / 1e6;
+    if (!r->options->quiet && d->pictures)
+        printf("%zu images to %s, found in %.0f ms\n", d->rows.count, what, ms);
+    else if (!r->options->quiet)
+        printf("%zu rows to %s, %zu files, %.1f MB read in %.0f ms\n", d->rows.count, what,
+               d->files, (double)d->bytes / 1e6, ms);
+    if (d->bad_rows > 0)
+        fprintf(stderr, "%zu bad %s were skipped; the first: %s\n", d->bad_rows,
+                d->pictures ? "images" : "rows", d->first_bad);
+}
+
+/* One folder of classes; a share of it validates if there is no other to do so. */
+static ty_err images_load(struct run *r)
+{
+    const struct train_options *o = r->options;
+    bool split = o->eval_count == 0 && r->model->images.validation_split > 0;
+    struct train_data *sets[] = {&r->train, &r->valid};
+    int64_t began = ty_boot_ns();
+    if (o->train_count > 1 || o->eval_count > 1)
+        return ty_fail(TY_INVALID_ARGUMENT,
+                       "images are in one folder, with a folder for each class; %zu were named",
+                       o->train_count > 1 ? o->train_count : o->eval_count);
+    ty_err err = train_pictures_load(r->model, &r->arena, o->train_paths[0], split, &r->room,
+                                     &r->train, &r->valid);
+    if (err == TY_OK && o->eval_count > 0)
+        err = train_pictures_load(r->model, &r->arena, o->eval_paths[0], false, &r->room, &r->valid,
+                                  NULL);
+    r->has_valid = split || o->eval_count > 0;
+    for (size_t i = 0; i < (r->has_valid ? 2 : 1) && err == TY_OK; i++) {
+        if (r->model->training.skip_bad_rows)
+            train_pictures_check(sets[i], r->team);
+        if (sets[i]->rows.count == 0)
+            err = ty_fail(TY_INVALID_ARGUMENT, "no image can be read; the first: %s",
+                          sets[i]->first_bad);
+        else
+            data_say(r, sets[i], i ? "evaluate" : "train", began);
+    }
+    return err;
+}
+
 static ty_err data_load(struct run *r)
 {
     const struct train_options *o = r->options;
-    const struct {
-        struct train_data *to;
-        const char *const *paths;
-        size_t count;
-        const char *what;
-    } sets[] = {{&r->train, o->train_paths, o->train_count, "training"},
-                {&r->valid, o->eval_paths, o->eval_count, "evaluation"}};
-    for (size_t i = 0; i < TY_COUNT(sets); i++) {
-        if (sets[i].count == 0)
-            continue;
-        int64_t began = ty_boot_ns();
-        ty_err err = train_data_load(r->model, sets[i].paths, sets[i].count, r->team, sets[i].to);
-        if (err != TY_OK)
-            return err;
-        const struct train_data *d = sets[i].to;
-        if (!o->quiet)
-            printf("%zu rows to %s, %zu files, %.1f MB read in %.0f ms\n", d->rows.count,
-                   i ? "evaluate" : "train", d->files, (double)d->bytes / 1e6,
-                   (double)(ty_boot_ns() - began) / 1e6);
-        if (d->bad_rows > 0)
-            fprintf(stderr, "%zu bad rows were skipped; the first: %s\n", d->bad_rows,
-                    d->first_bad);
-    }
+    int64_t began = ty_boot_ns();
+    r->room = o->cache_bytes ? o->cache_bytes : train_room_default();
+    if (r->model->images.height > 0)
+        return images_load(r);
+    ty_err err = train_data_load(r->model, o->train_paths, o->train_count, r->team, &r->train);
+    if (err != TY_OK)
+        return err;
+    data_say(r, &r->train, "train", began);
     r->has_valid = o->eval_count > 0;
-    return TY_OK;
+    if (!r->has_valid)
+        return TY_OK;
+    began = ty_boot_ns();
+    err = train_data_load(r->model, o->eval_paths, o->eval_count, r->team, &r->valid);
+    if (err == TY_OK)
+        data_say(r, &r->valid, "evaluate", began);
+    return err;
 }
 
 /* What makes a run this one: another model, data or seed would not go on but begin something else.
@@ -156,7 +192,7 @@ static ty_err outputs_open(struct run *r)
     return err;
 }
 
-static size_t eval_rows_fit(const struct nn_model *m, size_t batch)
+size_t train_rows_fit(const struct nn_model *m, size_t batch)
 {
     size_t width = 1;
     for (size_t i = 0; i < m->layer_count; i++)
@@ -176,7 +212,7 @@ static ty_err run_begin(struct run *r)
     const struct nn_training *t = &r->model->training;
     uint64_t seed = (uint64_t)(o->seed >= 0 ? o->seed : t->seed);
     size_t batch = (size_t)t->batch_size;
-    r->eval_rows = eval_rows_fit(r->model, batch);
+    r->eval_rows = train_rows_fit(r->model, batch);
     err = metrics_init(&r->arena, &r->metrics, r->model);
     if (err == TY_OK)
         err = metrics_init(&r->arena, &r->valid_metrics, r->model);
@@ -186,10 +222,16 @@ static ty_err run_begin(struct run *r)
         err = nn_net_new(r->model, r->eval_rows, (size_t)t->shards, seed, r->team, &r->net);
     if (err != TY_OK)
         return err;
-    int64_t examples = t->examples > 0 ? t->examples : (int64_t)r->train.rows.count * t->epochs;
-    r->steps_per_epoch = examples / (t->batch_size * t->epochs);
-    if (t->steps > 0)
-        r->steps_per_epoch = t->steps / t->epochs;
+    bool endless = t->examples > 0 || t->steps > 0; /* else an epoch is a pass */
+    int threads = tensor_team_threads(r->team);
+    r->labels = ty_new_array(&r->arena, float, r->eval_rows * r->model->head_count);
+    r->feed = train_feed_new(r->model, &r->train, batch, t->shuffle, endless, seed, threads);
+    if (r->has_valid)
+        r->valid_feed =
+            train_feed_new(r->model, &r->valid, r->eval_rows, false, false, seed, threads);
+    r->steps_per_epoch = t->steps > 0 ? t->steps / t->epochs
+                         : endless    ? t->examples / (t->batch_size * t->epochs)
+                                      : (int64_t)train_feed_batches(r->feed);
     r->steps_per_epoch = r->steps_per_epoch > 0 ? r->steps_per_epoch : 1;
     err = train_optimizer_new(r->net, r->steps_per_epoch * t->epochs, &r->optimizer);
     if (err != TY_OK)
@@ -202,9 +244,6 @@ static ty_err run_begin(struct run *r)
         if (err != TY_OK)
             return err;
     }
-    train_order_init(&r->order, r->train.rows.count, t->shuffle, seed);
-    r->pick = ty_new_array(&r->arena, uint32_t, batch);
-    r->labels = ty_new_array(&r->arena, float, batch * r->model->head_count);
     r->state = (struct train_state){.best_loss = INFINITY, .rate_scale = 1};
     r->checkpoints.dir =
         o->output_dir ? ty_format(&r->arena, "%s/checkpoints", o->output_dir) : NULL;
@@ -216,28 +255,34 @@ static ty_err run_begin(struct run *r)
 
 /* ---- steps and epochs ---- */
 
+static void labels_copy(struct run *r, const struct nn_batch *b)
+{
+    size_t each = r->model->head_count;
+    for (size_t i = 0; i < b->count; i++) {
+        size_t row = b->pick ? b->pick[i] : b->first + i;
+        memcpy(r->labels + i * each, b->rows->labels + row * each, each * sizeof *r->labels);
+    }
+}
+
 static ty_err step_run(struct run *r)
 {
-    const struct nn_model *m = r->model;
-    size_t batch = (size_t)m->training.batch_size, heads = m->head_count;
-    train_order_take(&r->order, (uint64_t)r->state.step * batch, batch, r->pick);
-    struct nn_batch b = {.rows = &r->train.rows,
-                         .pick = r->pick,
-                         .count = batch,
-                         .step = (uint64_t)r->state.step,
-                         .training = true};
+    struct nn_batch b;
+    ty_err err = train_feed_take(r->feed, (uint64_t)r->state.step, &b);
+    if (err != TY_OK)
+        return err;
+    b.step = (uint64_t)r->state.step;
+    b.training = true;
     train_optimizer_ready(r->optimizer, &b);
     struct nn_outputs out = nn_net_forward(r->net, &b);
     nn_net_backward(r->net);
     train_optimizer_step(r->optimizer, (float)r->state.rate_scale);
     r->state.step++;
     float sum = 0;
-    for (size_t i = 0; i < batch; i++) {
-        for (size_t k = 0; k < heads; k++)
-            r->labels[i * heads + k] = r->train.rows.labels[r->pick[i] * heads + k];
+    labels_copy(r, &b);
+    for (size_t i = 0; i < b.count; i++)
         sum += out.losses[i];
-    }
-    metrics_add(&r->metrics, m, &out, 0, r->labels, batch);
+    metrics_add(&r->metrics, r->model, &out, 0, r->labels, b.count);
+    r->examples += b.count;
     if (isfinite(sum))
         return TY_OK;
     return ty_fail(TY_INVALID_ARGUMENT,
@@ -247,20 +292,26 @@ static ty_err step_run(struct run *r)
 }
 
 /* One pass over the evaluation's rows, in their order; metrics see batches of the batch size. */
-static void evaluate(struct run *r)
+static ty_err evaluate(struct run *r)
 {
-    const struct nn_rows *rows = &r->valid.rows;
     size_t batch = (size_t)r->model->training.batch_size, heads = r->model->head_count;
+    size_t batches = train_feed_batches(r->valid_feed);
+    ty_err err = TY_OK;
     train_optimizer_settle(r->optimizer);
     metrics_reset(&r->valid_metrics);
-    for (size_t at = 0; at < rows->count; at += r->eval_rows) {
-        size_t n = rows->count - at < r->eval_rows ? rows->count - at : r->eval_rows;
-        struct nn_batch b = {.rows = rows, .first = at, .count = n};
+    for (size_t at = 0; at < batches && err == TY_OK; at++) {
+        struct nn_batch b;
+        err = train_feed_take(r->valid_feed, r->evaluations * batches + at, &b);
+        if (err != TY_OK)
+            break;
         struct nn_outputs out = nn_net_forward(r->net, &b);
-        for (size_t i = 0; i < n; i += batch)
-            metrics_add(&r->valid_metrics, r->model, &out, i, rows->labels + (at + i) * heads,
-                        n - i < batch ? n - i : batch);
+        labels_copy(r, &b);
+        for (size_t i = 0; i < b.count; i += batch)
+            metrics_add(&r->valid_metrics, r->model, &out, i, r->labels + i * heads,
+                        b.count - i < batch ? b.count - i : batch);
     }
+    r->evaluations++;
+    return err;
 }
 
 /* Patience and plateau look at the validation's loss, or at the training's if there is none. */
@@ -293,12 +344,12 @@ static ty_err epoch_end(struct run *r, int64_t steps, bool *ret_over)
 {
     bool better;
     const struct metrics *valid = r->has_valid ? &r->valid_metrics : NULL;
-    if (valid)
-        evaluate(r);
+    ty_err err = valid ? evaluate(r) : TY_OK;
+    if (err != TY_OK)
+        return err;
     report_epoch_end(&r->report, steps, &r->metrics, valid);
-    ty_err err = r->options->output_dir
-                     ? curves_epoch(&r->curves, r->state.epoch, &r->metrics, valid)
-                     : TY_OK;
+    if (r->options->output_dir)
+        err = curves_epoch(&r->curves, r->state.epoch, &r->metrics, valid);
     if (err == TY_OK && r->options->output_dir && r->options->histograms) {
         train_optimizer_settle(r->optimizer);
         err = curves_weights(&r->curves, r->state.epoch, r->net);
@@ -331,7 +382,6 @@ static ty_err epochs_run(struct run *r)
     ty_err err = TY_OK;
     bool over = r->state.finished || r->state.epoch >= r->model->training.epochs;
     r->began_ns = ty_boot_ns();
-    r->began_step = r->state.step;
     while (!over && err == TY_OK) {
         int64_t first = r->state.epoch * r->steps_per_epoch;
         if (r->state.step == first)
@@ -394,8 +444,7 @@ static ty_err run_all(struct run *r, struct train_result *result)
     result->steps = r->state.step;
     result->loss = metric_value(&r->metrics.list[0]);
     result->val_loss = metric_value(&r->valid_metrics.list[0]);
-    result->examples_per_second =
-        (double)(r->state.step - r->began_step) * (double)r->model->training.batch_size / seconds;
+    result->examples_per_second = (double)r->examples / seconds;
     if (r->options->plot)
         report_plot(&r->report);
     if (r->options->output_dir && !r->options->no_export)
@@ -416,7 +465,8 @@ ty_err train_run(const struct train_options *o, struct train_result *ret_result)
     ty_err err = run_all(&r, &result);
     curves_close(&r.curves);
     report_clear(&r.report);
-    train_order_clear(&r.order);
+    train_feed_free(r.feed);
+    train_feed_free(r.valid_feed);
     train_optimizer_free(r.optimizer);
     nn_net_free(r.net);
     train_data_clear(&r.train);

@@ -21,6 +21,22 @@ static ty_err settings_read(struct ty_arena *a, const json_t *parameters,
     return TY_OK;
 }
 
+/* Names that folders of images gave to the classes; as many as there are classes, or none. */
+static void classes_read(struct ty_arena *a, const json_t *list, struct nn_head *h)
+{
+    size_t count = h->type == NN_BINARY ? 2 : h->class_count;
+    ty_str *names = ty_new_array(a, ty_str, count);
+    if (!json_is_array(list) || json_array_size(list) != count)
+        return;
+    for (size_t i = 0; i < count; i++) {
+        const char *name = json_string_value(json_array_get(list, i));
+        if (name == NULL)
+            return;
+        names[i] = ty_str_dup(a, ty_str_of(name));
+    }
+    h->classes = names;
+}
+
 static ty_err source_read(struct model_dir *d, const char *dir)
 {
     struct ty_arena *a = &d->arena;
@@ -44,6 +60,8 @@ static ty_err source_read(struct model_dir *d, const char *dir)
     if (err == TY_OK)
         err = nn_model_parse(a, path, ty_str_dup(a, wire_json_get_str(root, "model")), settings,
                              count, &d->model);
+    if (err == TY_OK && d->model->images.height > 0 && d->model->heads[0].classes == NULL)
+        classes_read(a, json_object_get(root, "classes"), &d->model->heads[0]);
     json_decref(root);
     return err;
 }
@@ -55,6 +73,9 @@ ty_err model_dir_open(struct model_dir *d, const char *dir, size_t batch, int th
     *d = (struct model_dir){0};
     ty_err err = source_read(d, dir);
     if (err == TY_OK) {
+        if (batch == 0)
+            batch = train_rows_fit(d->model, 1);
+        d->batch = batch;
         d->team = tensor_team_new(threads);
         err = nn_net_new(d->model, batch, (size_t)d->model->training.shards, 0, d->team, &d->net);
     }

@@ -1,4 +1,4 @@
-/* predict.c -- rows in, one JSON object a line out.
+/* predict.c -- rows or images in, one JSON object a line out.
  *
  * CSV: a header if the first row names a column of the model, else all columns of the model in
  * order, with or without the label. JSON lines: objects by column; what is missing takes the
@@ -7,16 +7,28 @@
 
 #include <math.h>
 
-enum { OUT_BYTES = 1 << 24 };
+enum { OUT_BYTES = 1 << 24, INPUT_BYTES = 1 << 30 };
 
 struct predictor {
     struct model_dir dir;
     struct ty_arena arena; /* of the run */
     struct nn_scratch *scratch;
     struct nn_rows rows; /* of a block */
+    size_t block;        /* rows at once */
     struct ty_buf out;
     int fd;
 };
+
+static ty_err stdin_read(struct ty_buf *b)
+{
+    char block[1 << 16];
+    ssize_t n;
+    while ((n = read(STDIN_FILENO, block, sizeof block)) > 0)
+        ty_buf_add(b, block, (size_t)n);
+    if (n < 0)
+        return ty_fail_errno(errno, "cannot read the input");
+    return ty_buf_check(b, "the input");
+}
 
 /* ---- output ---- */
 
@@ -84,22 +96,23 @@ static ty_err flush(struct predictor *p)
     return err;
 }
 
-/* Predict for the rows in the scratch. */
-static ty_err block_predict(struct predictor *p, size_t count, size_t *ret_bad)
+static ty_err rows_predict(struct predictor *p, size_t count, const char *const *names)
 {
     const struct nn_model *m = p->dir.model;
-    ty_err err =
-        nn_features_compute(m, p->scratch, count, p->rows.floats, p->rows.ids, NULL, ret_bad);
-    if (err != TY_OK)
-        return err;
     p->rows.count = count;
     struct nn_batch b = {.rows = &p->rows, .count = count};
     const float *logits = nn_net_forward(p->dir.net, &b).logits;
     for (size_t i = 0; i < count; i++) {
+        ty_buf_addz(&p->out, "{");
+        if (names) {
+            ty_buf_addz(&p->out, "\"file\":");
+            wire_json_string(&p->out, ty_str_of(names[i]));
+            ty_buf_addz(&p->out, ",");
+        }
         for (size_t k = 0; k < m->head_count; k++) {
             const struct nn_head *h = &m->heads[k];
             const float *own = logits + i * m->logits_each + h->from;
-            ty_buf_addz(&p->out, k ? "," : "{");
+            ty_buf_addz(&p->out, k ? "," : "");
             if (h->type == NN_REGRESSION)
                 regression_print(&p->out, h, own);
             else
@@ -108,6 +121,14 @@ static ty_err block_predict(struct predictor *p, size_t count, size_t *ret_bad)
         ty_buf_addz(&p->out, "}\n");
     }
     return flush(p);
+}
+
+/* Predict for the rows in the scratch. */
+static ty_err block_predict(struct predictor *p, size_t count, size_t *ret_bad)
+{
+    ty_err err = nn_features_compute(p->dir.model, p->scratch, count, p->rows.floats, p->rows.ids,
+                                     NULL, ret_bad);
+    return err == TY_OK ? rows_predict(p, count, NULL) : err;
 }
 
 /* ---- CSV ---- */
@@ -203,7 +224,7 @@ static ty_err csv_predict(struct predictor *p, ty_str text)
         err = csv_reader_init(r, &strings, text, m->separator, l.columns, l.count);
     r->offset = l.used;
     while (err == TY_OK) {
-        err = csv_read(r, NN_BLOCK_ROWS, l.out, &rows);
+        err = csv_read(r, p->block, l.out, &rows);
         if (err != TY_OK)
             break;
         err = block_predict(p, rows, &bad);
@@ -284,7 +305,7 @@ static ty_err json_predict(struct predictor *p, ty_str text)
             if (err != TY_OK)
                 err = ty_wrap(err, "line %zu", number);
         }
-        if (err == TY_OK && rows > 0 && (rows == NN_BLOCK_ROWS || !more)) {
+        if (err == TY_OK && rows > 0 && (rows == p->block || !more)) {
             err = block_predict(p, rows, &bad);
             if (err == TY_INVALID_ARGUMENT)
                 err = ty_wrap(err, "line %zu", lines[bad]);
@@ -296,23 +317,141 @@ static ty_err json_predict(struct predictor *p, ty_str text)
     return err;
 }
 
-ty_err train_predict(const char *model_dir, ty_str input, int threads, int fd)
+/* A file of rows, or stdin. */
+static ty_err table_predict(struct predictor *p, const char *path)
+{
+    struct ty_buf b;
+    ty_str input = {0};
+    bool from_stdin = strcmp(path, "-") == 0;
+    ty_buf_init(&b, INPUT_BYTES);
+    ty_err err = from_stdin ? stdin_read(&b) : train_file_map(path, &input);
+    if (from_stdin)
+        input = ty_buf_str(&b);
+    ty_str start = ty_str_trim(input);
+    if (err == TY_OK && start.len == 0)
+        err = ty_fail(TY_INVALID_ARGUMENT, "the input is empty");
+    else if (err == TY_OK)
+        err = start.ptr[0] == '{' ? json_predict(p, input) : csv_predict(p, input);
+    if (!from_stdin)
+        train_file_unmap(input);
+    ty_buf_clear(&b);
+    return err == TY_INVALID_ARGUMENT ? ty_wrap(err, "%s", from_stdin ? "the input" : path) : err;
+}
+
+/* ---- images ---- */
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The files that the paths stand for; a folder for all images in it. */
+static ty_err images_list(struct ty_arena *a, const char *path, const char ***ret,
+                          size_t *ret_count)
+{
+    struct stat st;
+    ty_str *all;
+    size_t count, kept = 0;
+    if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode)) {
+        *ret = ty_new_array(a, const char *, 1);
+        (*ret)[0] = path;
+        *ret_count = 1;
+        return TY_OK;
+    }
+    ty_err err = train_folder_list(a, path, &all, &count);
+    if (err != TY_OK)
+        return err;
+    const char **names = ty_new_array(a, const char *, count + 1);
+    for (size_t i = 0; i < count; i++)
+        if (image_name_fits(all[i]))
+            names[kept++] = all[i].ptr;
+    if (kept == 0)
+        return ty_fail(TY_INVALID_ARGUMENT, "'%s' has no images", path);
+    qsort(names, kept, sizeof *names, by_name);
+    *ret = names;
+    *ret_count = kept;
+    return TY_OK;
+}
+
+struct decoding {
+    const struct predictor *p;
+    const char *const *names;
+    float *floats; /* (batch, pixels) */
+    char **messages;
+    ty_err *errs;
+};
+
+static void image_run(void *arg, int index)
+{
+    const struct decoding *d = arg;
+    const struct nn_model *m = d->p->dir.model;
+    float *into = d->floats + (size_t)index * train_picture_floats(m);
+    struct image_room room = {0};
+    struct ty_buf b;
+    if (strcmp(d->names[index], "-") == 0) {
+        ty_buf_init(&b, INPUT_BYTES);
+        d->errs[index] = stdin_read(&b);
+        if (d->errs[index] == TY_OK)
+            d->errs[index] = train_picture_decode(m, ty_buf_str(&b), &room, into);
+        ty_buf_clear(&b);
+    } else {
+        d->errs[index] = train_picture_read(m, d->names[index], &room, into);
+    }
+    d->messages[index] = d->errs[index] == TY_OK ? NULL : ty_err_take();
+    image_room_clear(&room);
+}
+
+static ty_err images_predict(struct predictor *p, const char *const *names, size_t count)
+{
+    size_t batch = p->dir.batch, width = train_picture_floats(p->dir.model);
+    struct nn_pixels *pixels = ty_new_array(&p->arena, struct nn_pixels, batch);
+    struct decoding d = {.p = p,
+                         .floats = ty_new_array(&p->arena, float, batch *width),
+                         .messages = ty_new_array(&p->arena, char *, batch),
+                         .errs = ty_new_array(&p->arena, ty_err, batch)};
+    ty_err err = TY_OK;
+    p->rows.pixels = pixels;
+    for (size_t at = 0; at < count && err == TY_OK; at += batch) {
+        size_t n = count - at < batch ? count - at : batch;
+        d.names = names + at;
+        tensor_team_run(p->dir.team, image_run, &d, (int)n);
+        for (size_t i = 0; i < n; i++) {
+            pixels[i].floats = d.floats + i * width;
+            if (d.errs[i] != TY_OK && err == TY_OK)
+                err = ty_fail(d.errs[i], "%s", d.messages[i]);
+            free(d.messages[i]);
+        }
+        if (err == TY_OK)
+            err = rows_predict(p, n, d.names);
+    }
+    return err;
+}
+
+ty_err train_predict(const char *model_dir, const char *const *paths, size_t count, int threads,
+                     int fd)
 {
     struct predictor p = {.fd = fd};
-    ty_err err = model_dir_open(&p.dir, model_dir, NN_BLOCK_ROWS, threads);
+    ty_err err = model_dir_open(&p.dir, model_dir, 0, threads);
     if (err != TY_OK)
         return err;
     const struct nn_model *m = p.dir.model;
+    p.block = p.dir.batch < NN_BLOCK_ROWS ? p.dir.batch : NN_BLOCK_ROWS;
     p.scratch = nn_scratch_new(&p.arena, m);
     p.rows = (struct nn_rows){.floats_each = m->slots_float, .ids_each = m->slots_id};
-    p.rows.floats = ty_new_array(&p.arena, float, NN_BLOCK_ROWS * m->slots_float + 1);
-    p.rows.ids = ty_new_array(&p.arena, int32_t, NN_BLOCK_ROWS * m->slots_id + 1);
+    p.rows.floats = ty_new_array(&p.arena, float, p.dir.batch * m->slots_float + 1);
+    p.rows.ids = ty_new_array(&p.arena, int32_t, p.dir.batch * m->slots_id + 1);
     ty_buf_init(&p.out, OUT_BYTES);
-    ty_str start = ty_str_trim(input);
-    if (start.len == 0)
-        err = ty_fail(TY_INVALID_ARGUMENT, "the input is empty");
-    else
-        err = start.ptr[0] == '{' ? json_predict(&p, input) : csv_predict(&p, input);
+    for (size_t i = 0; i < count && err == TY_OK; i++) {
+        const char **names = NULL;
+        size_t found = 0;
+        if (m->images.height == 0) {
+            err = table_predict(&p, paths[i]);
+            continue;
+        }
+        err = images_list(&p.arena, paths[i], &names, &found);
+        if (err == TY_OK)
+            err = images_predict(&p, names, found);
+    }
     ty_buf_clear(&p.out);
     ty_arena_clear(&p.arena);
     model_dir_close(&p.dir);

@@ -31,14 +31,15 @@ struct train_options {
     const char *init_from;  /* a checkpoint's prefix: first values by name; NULL */
     struct nn_setting settings[TRAIN_MAX_SETTINGS];
     size_t setting_count;
-    int threads;      /* 0: one a CPU */
-    bool resume;      /* go on from the last checkpoint, if there is one */
-    bool quiet;       /* no lines on stdout */
-    bool plot;        /* draw the curves at the end */
-    bool histograms;  /* of all weights, after each epoch, for TensorBoard */
-    bool no_export;   /* no SavedModel */
-    int64_t seed;     /* -1: the model file's */
-    int stop_at_step; /* for tests: as if SIGTERM came after that step; 0: never */
+    int threads;        /* 0: one a CPU */
+    size_t cache_bytes; /* of examples in memory, at most; 0: half of what is free */
+    bool resume;        /* go on from the last checkpoint, if there is one */
+    bool quiet;         /* no lines on stdout */
+    bool plot;          /* draw the curves at the end */
+    bool histograms;    /* of all weights, after each epoch, for TensorBoard */
+    bool no_export;     /* no SavedModel */
+    int64_t seed;       /* -1: the model file's */
+    int stop_at_step;   /* for tests: as if SIGTERM came after that step; 0: never */
 };
 struct train_result {
     int64_t steps;
@@ -52,9 +53,10 @@ TY_NODISCARD ty_err train_run(const struct train_options *o, struct train_result
 ty_str train_builtin(const char *name);
 void train_builtin_list(struct ty_buf *b);
 
-/* Predict for each row of `input` (CSV or JSON lines) with the SavedModel in `model_dir`: an object
- * a line, in the order of the rows, appended to `out` and flushed to fd as it grows. */
-TY_NODISCARD ty_err train_predict(const char *model_dir, ty_str input, int threads, int fd);
+/* Predict with the SavedModel in `model_dir` for each row of the files (CSV or JSON lines), or for
+ * each image, of files and of folders; "-" is stdin. An object a line goes to fd, in order. */
+TY_NODISCARD ty_err train_predict(const char *model_dir, const char *const *paths, size_t count,
+                                  int threads, int fd);
 /* Signature, layers and parameters of an exported model. */
 TY_NODISCARD ty_err train_show(const char *model_dir, struct ty_buf *b);
 

@@ -2,7 +2,9 @@
  *
  *   command.c    flags of the three commands
  *   builtin.c    model files in the binary
- *   data.c       files into rows; order.c which rows a step takes
+ *   room.c       how much of the data stays in memory
+ *   files.c      paths into files; data.c files into rows; pictures.c folders of images
+ *   feed.c, feed_pictures.c   the examples of a batch; order.c which rows those are
  *   optimizer.c  steps of optimizers.def, and rows of tables that wait for theirs
  *   metric.c     metrics.def
  *   loop.c       a run from begin to end; report.c what it prints; curves.c event files and plots
@@ -11,13 +13,38 @@
 #ifndef TY_TRAIN_INT_H
 #define TY_TRAIN_INT_H
 
+#include "images/images.h"
 #include "train/train.h"
 #include "wire/wire.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* ---- files.c ---- */
+
+/* A whole file, mapped; an empty one is an empty string. */
+TY_NODISCARD ty_err train_file_map(const char *path, ty_str *ret_text);
+void train_file_unmap(ty_str text);
+/* The files of all patterns, sorted within each. A pattern that names none is TY_NOT_FOUND. */
+TY_NODISCARD ty_err train_files_find(struct ty_arena *a, const char *const *patterns, size_t count,
+                                     const char ***ret_files, size_t *ret_count);
+/* All files in a folder and in those below it, in no order. */
+TY_NODISCARD ty_err train_folder_list(struct ty_arena *a, const char *dir, ty_str **ret_paths,
+                                      size_t *ret_count);
+
+/* ---- room.c ---- */
+
+/* Half of the memory that is free to this process. */
+size_t train_room_default(void);
+/* Take bytes of what is left; false: there are not so many. Any thread. */
+bool train_room_take(_Atomic size_t *room, size_t bytes);
+
 /* ---- data.c ---- */
 
+struct train_pictures;
 struct train_data {
     struct nn_rows rows;
+    struct train_pictures *pictures; /* of a model of images; rows has only count and labels */
     size_t files, bytes, bad_rows;
     char first_bad[512]; /* what was wrong with it */
 };
@@ -26,6 +53,28 @@ TY_NODISCARD ty_err train_data_load(const struct nn_model *m, const char *const 
                                     size_t count, struct tensor_team *team,
                                     struct train_data *ret_data);
 void train_data_clear(struct train_data *d);
+
+/* ---- pictures.c ---- */
+
+/* The images of a folder of classes; with `split` the model's share of them validates. Names of
+ * classes are given to the model if it has none. `room`: bytes of pixels that may be kept. */
+TY_NODISCARD ty_err train_pictures_load(struct nn_model *m, struct ty_arena *a, const char *root,
+                                        bool split, _Atomic size_t *room,
+                                        struct train_data *ret_train, struct train_data *ret_valid);
+void train_pictures_free(struct train_pictures *p);
+/* Decode all; leave out and count those that cannot be. */
+void train_pictures_check(struct train_data *d, struct tensor_team *team);
+size_t train_picture_floats(const struct nn_model *m);
+/* A file's bytes, or a file, into pixels of the model's size. */
+TY_NODISCARD ty_err train_picture_decode(const struct nn_model *m, ty_str file,
+                                         struct image_room *room, float *into);
+TY_NODISCARD ty_err train_picture_read(const struct nn_model *m, const char *path,
+                                       struct image_room *room, float *into);
+/* Pixels that are kept; those of any picture, decoded if need be, `into` being room for it. Any
+ * thread. */
+bool train_picture_kept(struct train_pictures *p, size_t index, struct nn_pixels *ret);
+TY_NODISCARD ty_err train_picture_take(struct train_pictures *p, size_t index,
+                                       struct image_room *room, float *into, struct nn_pixels *ret);
 
 /* ---- order.c ---- */
 
@@ -41,6 +90,34 @@ void train_order_init(struct train_order *o, size_t count, bool shuffle, uint64_
 void train_order_clear(struct train_order *o);
 /* Rows of places [at, at + count) of the sequence. */
 void train_order_take(struct train_order *o, uint64_t at, size_t count, uint32_t *ret_rows);
+
+/* ---- feed.c ---- */
+
+/* Batch after batch of a set, pass after pass, each in an order of its own or in the set's.
+ * Endless: a batch may begin in one pass and end in the next; else the last of a pass is what is
+ * left. One thread. */
+struct train_feed {
+    const struct nn_model *model;
+    struct train_data *data;
+    size_t batch;
+    bool endless;
+    struct train_order order;
+    uint32_t *pick;
+    /* by source: the batch of that number, which begins at that place of the sequence */
+    ty_err (*take)(struct train_feed *f, uint64_t number, uint64_t at, size_t count,
+                   struct nn_batch *ret);
+    void (*clear)(struct train_feed *f);
+    void *own;
+};
+struct train_feed *train_feed_new(const struct nn_model *m, struct train_data *d, size_t batch,
+                                  bool shuffle, bool endless, uint64_t seed, int threads);
+void train_feed_free(struct train_feed *f);
+size_t train_feed_batches(const struct train_feed *f); /* of one pass */
+/* Batch `number`; after the first they are asked for in order. Valid until the next call. */
+TY_NODISCARD ty_err train_feed_take(struct train_feed *f, uint64_t number, struct nn_batch *ret);
+/* For the sources: where in the sequence that batch begins. */
+uint64_t feed_span(const struct train_feed *f, uint64_t number, size_t *ret_count);
+void feed_pictures_init(struct train_feed *f, int threads);
 
 /* ---- optimizer.c ---- */
 
@@ -145,6 +222,12 @@ TY_NODISCARD ty_err curves_epoch(struct curves *c, int64_t epoch, const struct m
 TY_NODISCARD ty_err curves_weights(struct curves *c, int64_t epoch, const struct nn_net *n);
 void curves_close(struct curves *c);
 
+/* ---- loop.c ---- */
+
+/* How many examples one forward pass should have: many, but in memory that a cache has a part in;
+ * a multiple of `batch`. */
+size_t train_rows_fit(const struct nn_model *m, size_t batch);
+
 /* ---- export.c ---- */
 
 /* Write a SavedModel as DIR; it appears whole or not at all. */
@@ -157,12 +240,10 @@ struct model_dir {
     struct nn_model *model;
     struct nn_net *net;
     struct tensor_team *team;
+    size_t batch;
 };
+/* For batches of that size; 0: as many examples as fit well. */
 TY_NODISCARD ty_err model_dir_open(struct model_dir *d, const char *dir, size_t batch, int threads);
 void model_dir_close(struct model_dir *d);
-
-/* A whole file, mapped; an empty one is an empty string. */
-TY_NODISCARD ty_err train_file_map(const char *path, ty_str *ret_text);
-void train_file_unmap(ty_str text);
 
 #endif

@@ -25,7 +25,8 @@ static ty_err body_read(const struct vertex *v, struct http_request *req, struct
         vertex_job_refuse(job, &violations);
     if (violations.count == 0) {
         vertex_job_defaults(job);
-        vertex_job_validate(&(struct vertex_place){v->config, v->data_dir}, job, &violations);
+        vertex_job_validate(&(struct vertex_place){v->config, v->host, v->data_dir}, job,
+                            &violations);
     }
     err = vertex_violations_reply(&violations, res);
     if (err == TY_OK)

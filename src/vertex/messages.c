@@ -249,9 +249,9 @@ const struct vertex_field vertex_fields[] = {
     RECORDED(SPEC "experiment"),
     RECORDED(SPEC "experimentRun"),
     RECORDED(SPEC "models"),
-    RECORDED(POOL "machineSpec.machineType"),
-    RECORDED(POOL "machineSpec.acceleratorType"),
-    RECORDED(POOL "machineSpec.acceleratorCount"),
+    HONOURED(POOL "machineSpec.machineType"),
+    HONOURED(POOL "machineSpec.acceleratorType"),
+    HONOURED(POOL "machineSpec.acceleratorCount"),
     RECORDED(POOL "machineSpec.tpuTopology"),
     RECORDED(POOL "machineSpec.reservationAffinity"),
     RECORDED(POOL "machineSpec.gpuPartitionSize"),
@@ -367,28 +367,16 @@ static void note_if_asked(void *arg, const char *where, const json_t *value)
     }
 }
 
-/* Every job names a machine type, so a warning about it would be read by nobody: it is a note. */
-static bool is_machine_type(const struct vertex_field *f)
-{
-    return ty_str_ends(ty_str_of(f->path), TY_STR(".machineType"));
-}
-
 void vertex_job_warnings(const json_t *custom_job, struct ty_buf *b)
 {
     const char *before = "recorded, but without effect on this machine (docs/compat.md): ";
-    bool machine_type = false;
     for (const struct vertex_field *f = vertex_fields; f->path != NULL; f++) {
         bool asked = false;
         if (f->treatment == VERTEX_RECORDED)
             field_visit_all(f, custom_job, note_if_asked, &asked);
-        if (asked && is_machine_type(f)) {
-            machine_type = true;
-        } else if (asked) {
+        if (asked) {
             ty_buf_addf(b, "%s%s", before, f->path);
             before = ", ";
         }
     }
-    if (machine_type)
-        ty_buf_addf(b, "%snote: machine types are recorded; replicas use this machine as it is",
-                    b->len > 0 ? "\n" : "");
 }

@@ -24,6 +24,7 @@ struct yard {
     struct ty_config config;
     char dir[64];
     struct store *store;
+    struct machine_host host;
     struct vertex vertex;
     struct http_router *router;
     int notified;
@@ -44,10 +45,11 @@ static void yard_open(struct yard *y)
     *y = (struct yard){0};
     ty_config_init(&y->config, &y->life);
     y->config.disk_reserve_bytes = 0;
+    y->config.container_engine = "none";
     snprintf(y->dir, sizeof y->dir, "%.40s/vertex-XXXXXX", tmp ? tmp : "/tmp");
     assert_non_null(mkdtemp(y->dir));
     assert_ok(store_open(y->dir, &y->store));
-    y->vertex = (struct vertex){&y->config, y->store, count_notify, y, y->dir};
+    y->vertex = (struct vertex){&y->config, &y->host, y->store, count_notify, y, y->dir};
     struct http_routes table = vertex_routes(&y->vertex);
     assert_ok(http_router_new(&table, 1, &y->router));
     ty_buf_init(&y->res.body, 64 << 20);
@@ -468,15 +470,18 @@ static void snake_case_and_numbers_become_canonical(void **state)
     (void)state;
     struct yard y;
     yard_open(&y);
-    create(&y, "{\"display_name\":\"t\",\"job_spec\":{\"worker_pool_specs\":[{\"machine_spec\":"
-               "{\"machine_type\":\"n1\",\"accelerator_type\":5,\"accelerator_count\":\"2\"},"
-               "\"replica_count\":1,\"container_spec\":{\"image_uri\":\"host\",\"command\":"
-               "[\"true\"],\"args\":null}},{},{\"replicaCount\":\"3\"," TASK "}],"
-               "\"scheduling\":{\"strategy\":4,\"max_wait_duration\":\"0s\"}}}");
+    create(
+        &y,
+        "{\"display_name\":\"t\",\"job_spec\":{\"worker_pool_specs\":[{\"machine_spec\":"
+        "{\"machine_type\":\"n1-standard-4\",\"accelerator_type\":5,\"accelerator_count\":\"2\"},"
+        "\"replica_count\":1,\"container_spec\":{\"image_uri\":\"host\",\"command\":"
+        "[\"true\"],\"args\":null}},{},{\"replicaCount\":\"3\"," TASK "}],"
+        "\"scheduling\":{\"strategy\":4,\"max_wait_duration\":\"0s\"}}}");
     assert_non_null(strstr(
         y.res.body.ptr,
         "\"displayName\":\"t\",\"jobSpec\":{\"workerPoolSpecs\":[{\"machineSpec\":{\"machineType\":"
-        "\"n1\",\"acceleratorType\":\"NVIDIA_TESLA_T4\",\"acceleratorCount\":2},\"replicaCount\":"
+        "\"n1-standard-4\",\"acceleratorType\":\"NVIDIA_TESLA_T4\",\"acceleratorCount\":2},"
+        "\"replicaCount\":"
         "\"1\",\"containerSpec\":{\"imageUri\":\"host\",\"command\":[\"true\"]}},{},"
         "{\"replicaCount\":\"3\"," TASK "}],\"scheduling\":{\"strategy\":\"SPOT\","
         "\"maxWaitDuration\":\"0s\"}}"));
@@ -493,7 +498,8 @@ static void replicas_are_counted(void **state)
         {JOB_OK, 1},
         {POOLS(POOL_OK ",{},{\"replicaCount\":2," TASK "}," POOL_OK), 4},
         {POOLS(POOL_OK ",{\"replicaCount\":63," TASK "}"), 64},
-        {POOLS(POOL_OK ",{\"replicaCount\":0,\"machineSpec\":{\"machineType\":\"n1\"}}"), 1},
+        {POOLS(POOL_OK ",{\"replicaCount\":0,\"machineSpec\":{\"machineType\":\"n1-standard-4\"}}"),
+         1},
     };
     struct yard y;
     yard_open(&y);
@@ -1002,11 +1008,10 @@ static void recorded_fields_share_one_line(void **state)
     (void)state;
     struct yard y = {0};
     assert_string_equal(
-        warnings_of(&y, POOLS(POOL_OK ",{},{\"machineSpec\":{\"machineType\":\"n1\","
-                                      "\"acceleratorType\":5}," TASK "}")),
+        warnings_of(&y, POOLS(POOL_OK ",{},{\"machineSpec\":{\"machineType\":\"n1-standard-4\","
+                                      "\"tpuTopology\":\"2x2\"}," TASK "}")),
         "recorded, but without effect on this machine (docs/compat.md): "
-        "jobSpec.workerPoolSpecs[].machineSpec.acceleratorType\n"
-        "note: machine types are recorded; replicas use this machine as it is");
+        "jobSpec.workerPoolSpecs[].machineSpec.tpuTopology");
     assert_string_equal(
         warnings_of(&y, WITH("\"serviceAccount\":\"a@b\",\"enableWebAccess\":true")),
         "recorded, but without effect on this machine (docs/compat.md): "

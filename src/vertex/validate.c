@@ -3,6 +3,7 @@
  * The job is in canonical form (messages.c): every field has its type and ceiling. What is left are
  * rules over several fields, characters in names, and what this machine cannot do. All violations
  * are collected, so that a user mends a file once. */
+#include "container/container.h"
 #include "python/python.h"
 #include "vertex/vertex_int.h"
 
@@ -97,21 +98,51 @@ static size_t strings_bytes(const json_t *strings)
     return n;
 }
 
-static void container_check(const json_t *spec, const char *path, struct wire_violations *v)
+/* An image other than `host` takes a container engine. */
+static void image_check(const struct vertex_place *place, ty_str image, const char *field,
+                        struct wire_violations *v)
 {
-    ty_str image = wire_json_get_str(spec, "imageUri");
-    const json_t *command = json_object_get(spec, "command"), *args = json_object_get(spec, "args");
-    if (!ty_str_is(image, "host"))
-        wire_violation_add(v, ty_format(v->arena, "%s.imageUri", path),
-                           "containers are not supported yet; image 'host' runs the command "
-                           "directly on this machine");
-    if (json_array_size(command) == 0 && json_array_size(args) == 0)
+    struct container_engine engine;
+    if (!container_image_is_valid(image))
+        wire_violation_add(v, field,
+                           "must be the name of an image, such as gcr.io/project/trainer:1, or "
+                           "'host' to run the command directly on this machine");
+    else if (container_rules_check(place->config->image_replace) != TY_OK)
+        wire_violation_add(v, field, "%s", ty_err_message());
+    else if (container_engine_find(v->arena, place->config->container_engine, place->data_dir,
+                                   &engine) != TY_OK)
+        wire_violation_add(v, field,
+                           "%s. %s; or use image 'host', which runs the command directly on this "
+                           "machine",
+                           ty_err_message(),
+                           container_engine_advice(v->arena, place->config->container_engine));
+}
+
+/* What `host` needs and an image need not have: something to run. */
+static void command_check(const json_t *command, const json_t *args, bool host, const char *path,
+                          struct wire_violations *v)
+{
+    bool none = json_array_size(command) == 0 && json_array_size(args) == 0;
+    if (none && host)
         wire_violation_add(v, ty_format(v->arena, "%s.command", path),
                            "is required: image 'host' has no entry point of its own");
-    else if (json_string_length(json_array_get(json_array_size(command) ? command : args, 0)) == 0)
+    if (none || (!host && json_array_size(command) == 0))
+        return;
+    if (json_string_length(json_array_get(json_array_size(command) ? command : args, 0)) == 0)
         wire_violation_add(
             v, ty_format(v->arena, "%s.%s[0]", path, json_array_size(command) ? "command" : "args"),
             "names the program to run and must not be empty");
+}
+
+static void container_check(const struct vertex_place *place, const json_t *spec, const char *path,
+                            struct wire_violations *v)
+{
+    ty_str image = wire_json_get_str(spec, "imageUri");
+    const json_t *command = json_object_get(spec, "command"), *args = json_object_get(spec, "args");
+    bool host = ty_str_is(image, "host");
+    if (!host)
+        image_check(place, image, ty_format(v->arena, "%s.imageUri", path), v);
+    command_check(command, args, host, path, v);
     if (strings_bytes(command) > ARGS_BYTES)
         wire_violation_add(v, ty_format(v->arena, "%s.command", path),
                            "has more than %d bytes in all", ARGS_BYTES);
@@ -123,17 +154,21 @@ static void container_check(const json_t *spec, const char *path, struct wire_vi
 
 /* ---- Python packages ---- */
 
-static void package_check(const json_t *uri, const char *field, struct wire_violations *v)
+static void package_check(const struct vertex_place *place, const json_t *uri, const char *field,
+                          struct wire_violations *v)
 {
     ty_str text = {json_string_value(uri), json_string_length(uri)};
     const char *path = python_package_path(v->arena, text);
+    bool object = ty_str_starts(text, TY_STR("gs://"));
     struct stat st;
-    if (ty_str_starts(text, TY_STR("gs://")))
+    if (object)
+        path = vertex_object_check(place, text, field, v);
+    if (object && path == NULL)
+        return; /* it was said */
+    if (path == NULL || strlen(path) >= PATH_MAX)
         wire_violation_add(v, field,
-                           "buckets are not supported yet; give the path of a file on this "
-                           "machine, such as /home/me/trainer-0.1.tar.gz");
-    else if (path == NULL || strlen(path) >= PATH_MAX)
-        wire_violation_add(v, field, "must be an absolute path, or file:// and an absolute path");
+                           "must be gs://BUCKET/NAME, an absolute path, or file:// and an absolute "
+                           "path");
     else if (stat(path, &st) != 0 || access(path, R_OK) != 0)
         wire_violation_add(v, field, "cannot read '%s': %s", path, strerror(errno));
     else if (!S_ISREG(st.st_mode))
@@ -146,7 +181,7 @@ static void package_check(const json_t *uri, const char *field, struct wire_viol
                            (long long)st.st_size, PACKAGE_BYTES);
 }
 
-/* With runtimes_offline, only what is there can be used, or made of wheels. */
+/* With runtimes_offline, only what is there can be used, or made of the wheels that are there. */
 static void runtime_check(const struct ty_config *config, const char *data_dir, ty_str image,
                           const char *field, struct wire_violations *v)
 {
@@ -163,17 +198,20 @@ static void runtime_check(const struct ty_config *config, const char *data_dir, 
                            config->python);
         return;
     }
-    if (!config->runtimes_offline || config->wheel_folder[0] != '\0' || ty_str_is(image, "host"))
+    if (!config->runtimes_offline || ty_str_is(image, "host"))
         return;
     if (python_host_read(v->arena, config->python, &host) != TY_OK ||
         python_runtime_find(v->arena, image, &host, &runtime) != TY_OK)
         wire_violation_add(v, field, "%s", ty_err_message());
-    else if (!python_runtime_is_ready(data_dir, &runtime))
-        wire_violation_add(v, field,
-                           "the runtime (%s) is not on this machine, and the setting "
-                           "runtimes_offline forbids to fetch it; 'trainyard runtimes add %s "
-                           "--wheels=FOLDER' makes it from a folder of wheels",
-                           runtime.what, runtime.image);
+    else if (!python_runtime_is_ready(data_dir, &runtime) &&
+             !python_runtime_has_wheels(config->wheel_folder, &runtime))
+        wire_violation_add(
+            v, field,
+            "the runtime (%s) is not on this machine, the setting wheel_folder "
+            "('%s') names no folder with a wheel of it, and runtimes_offline forbids "
+            "to fetch it; 'trainyard runtimes add %s --wheels=FOLDER' makes it from "
+            "a folder of wheels",
+            runtime.what, config->wheel_folder, runtime.image);
 }
 
 static void python_check(const struct vertex_place *place, const json_t *spec, const char *path,
@@ -185,8 +223,8 @@ static void python_check(const struct vertex_place *place, const json_t *spec, c
     runtime_check(place->config, place->data_dir, wire_json_get_str(spec, "executorImageUri"),
                   ty_format(v->arena, "%s.executorImageUri", path), v);
     for (size_t i = 0; i < json_array_size(uris); i++)
-        package_check(json_array_get(uris, i), ty_format(v->arena, "%s.packageUris[%zu]", path, i),
-                      v);
+        package_check(place, json_array_get(uris, i),
+                      ty_format(v->arena, "%s.packageUris[%zu]", path, i), v);
     if (!python_module_is_valid(module))
         wire_violation_add(v, ty_format(v->arena, "%s.pythonModule", path),
                            "must be the dotted name of a module, such as trainer.task");
@@ -239,7 +277,7 @@ static void pool_check(const struct vertex_place *place, const json_t *pool, siz
                            "is required: a pool has exactly one of containerSpec and "
                            "pythonPackageSpec");
     else
-        container_check(container, ty_format(v->arena, "%s.containerSpec", path), v);
+        container_check(place, container, ty_format(v->arena, "%s.containerSpec", path), v);
 }
 
 static void pools_check(const struct vertex_place *place, const json_t *pools,
@@ -291,18 +329,18 @@ static bool path_has_dotdot(ty_str path)
     } while (true);
 }
 
-static void output_check(ty_str uri, struct wire_violations *v)
+static void output_check(const struct vertex_place *place, ty_str uri, struct wire_violations *v)
 {
     const char *field = "jobSpec.baseOutputDirectory.outputUriPrefix";
     ty_str path = uri;
     if (ty_str_starts(uri, TY_STR("file://")))
         path = ty_str_drop(uri, 7);
     if (ty_str_starts(uri, TY_STR("gs://")))
-        wire_violation_add(v, field,
-                           "buckets are not supported yet; give a folder of this machine, such as "
-                           "/home/me/out");
+        vertex_output_check(place, uri, field, v);
     else if (!ty_str_starts(path, TY_STR("/")))
-        wire_violation_add(v, field, "must be an absolute path, or file:// and an absolute path");
+        wire_violation_add(v, field,
+                           "must be gs://BUCKET/PREFIX, an absolute path, or file:// and an "
+                           "absolute path");
     else if (path_has_dotdot(path))
         wire_violation_add(v, field, "must not have '..' in it");
 }
@@ -328,9 +366,10 @@ void vertex_job_validate(const struct vertex_place *place, const json_t *custom_
                            utf8_chars(name), DISPLAY_NAME_CHARS);
     labels_check(json_object_get(custom_job, "labels"), v);
     pools_check(place, json_object_get(spec, "workerPoolSpecs"), v);
+    vertex_machines_check(place, spec, v);
     scheduling_check(json_object_get(spec, "scheduling"), v);
     if (output != NULL)
-        output_check(wire_json_get_str(output, "outputUriPrefix"), v);
+        output_check(place, wire_json_get_str(output, "outputUriPrefix"), v);
 
     /* Every ceiling above is on one field; this one is on their sum. */
     if (json_dumpb(custom_job, NULL, 0, JSON_COMPACT) > VERTEX_BODY_BYTES)

@@ -13,5 +13,6 @@ static const char *const prefixes[] = {"/v1", "/v1beta1", "/ui", NULL};
 
 struct http_routes vertex_routes(struct vertex *v)
 {
-    return (struct http_routes){routes, TY_COUNT(routes), prefixes, v};
+    return (struct http_routes){
+        .rows = routes, .count = TY_COUNT(routes), .prefixes = prefixes, .ctx = v};
 }

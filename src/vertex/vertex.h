@@ -17,6 +17,7 @@
 /* What handlers work with; outlives the server. */
 struct vertex {
     const struct ty_config *config;
+    const struct machine_host *host;
     struct store *store;
     void (*notify)(void *arg, int64_t job_id); /* tells the scheduler */
     void *notify_arg;

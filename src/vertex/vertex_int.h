@@ -37,11 +37,27 @@ void vertex_job_defaults(json_t *custom_job);
 /* Where the job is to run. */
 struct vertex_place {
     const struct ty_config *config;
+    const struct machine_host *host;
     const char *data_dir;
 };
 /* Check a canonical job, defaults filled in. */
 void vertex_job_validate(const struct vertex_place *place, const json_t *custom_job,
                          struct wire_violations *v);
+
+/* ---- buckets.c: gs:// in a spec ---- */
+
+/* The file of an object that is here; NULL after a violation that says what to do. */
+const char *vertex_object_check(const struct vertex_place *place, ty_str uri, const char *field,
+                                struct wire_violations *v);
+/* May output go below this URI? Its bucket must be here. */
+void vertex_output_check(const struct vertex_place *place, ty_str uri, const char *field,
+                         struct wire_violations *v);
+
+/* ---- machines.c ---- */
+
+/* Are its machine types known, and does this machine have what the settings say it must? */
+void vertex_machines_check(const struct vertex_place *place, const json_t *spec,
+                           struct wire_violations *v);
 
 /* ---- request.c: what handlers have in common ---- */
 

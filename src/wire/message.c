@@ -281,9 +281,10 @@ static const char *enum_nearest(const struct wire_field *f, ty_str name)
     for (const struct wire_enum_value *e = f->values; e->name; e++)
         if (same_but_for_spelling(name, e->name))
             return e->name;
-    for (const struct wire_enum_value *e = f->values; name.len > 3 && e->name; e++)
-        if (wire_text_close(name, ty_str_of(e->name), 3))
-            return e->name;
+    for (size_t edits = 1; name.len > 3 && edits <= 3; edits++)
+        for (const struct wire_enum_value *e = f->values; e->name; e++)
+            if (wire_text_close(name, ty_str_of(e->name), edits))
+                return e->name;
     return NULL;
 }
 

@@ -210,7 +210,7 @@ static void normalise_enums(void **state)
              "has no value 'nvidia-t4'; did you mean 'NVIDIA_T4'?");
     violates(JOB("\"workerPoolSpecs\":[{\"machineSpec\":{\"acceleratorType\":\"NVIDIA_T4x\"}}]"),
              "workerPoolSpecs[0].machineSpec.acceleratorType",
-             "has no value 'NVIDIA_T4x'; did you mean 'NVIDIA_P4'?");
+             "has no value 'NVIDIA_T4x'; did you mean 'NVIDIA_T4'?");
     violates(JOB("\"workerPoolSpecs\":[{\"machineSpec\":{\"acceleratorType\":99}}]"),
              "workerPoolSpecs[0].machineSpec.acceleratorType",
              "must be one of A, B, C, D, E, F, G, H, I, J, K, NVIDIA_P4, NVIDIA_T4, not 99");

@@ -223,7 +223,44 @@ static void name_eq(void **state)
     assert_false(wire_name_eq(TY_STR("foo"), TY_STR("")));
 }
 
+static void gs_names_have_files(void **state)
+{
+    (void)state;
+    struct ty_arena a = {0};
+    static const char *const cases[][2] = {
+        {"gs://bkt/a/b.tar.gz", "/d/buckets/bkt/a/b.tar.gz"},
+        {"gs://bkt", "/d/buckets/bkt"},
+        {"gs://bkt/", "/d/buckets/bkt"},
+        {"gs://b.k-t_1/x y", "/d/buckets/b.k-t_1/x y"},
+        {"gs://bkt/a//b", NULL},
+        {"gs://bkt/a/", NULL},
+        {"gs://bkt/../x", NULL},
+        {"gs://bkt/a/./b", NULL},
+        {"gs://../x", NULL},
+        {"gs://.b.", NULL},
+        {"gs://", NULL},
+        {"gs:///x", NULL},
+        {"gs://Bkt/x", NULL},
+        {"gs://b k/x", NULL},
+        {"gs:/bkt/x", NULL},
+        {"s3://bkt/x", NULL},
+        {"", NULL},
+    };
+    for (size_t i = 0; i < TY_COUNT(cases); i++) {
+        char *path = wire_gs_path(&a, "/d", ty_str_of(cases[i][0]));
+        if (cases[i][1])
+            assert_string_equal(path, cases[i][1]);
+        else
+            assert_null(path);
+    }
+    assert_null(wire_gs_path(&a, "/d", (ty_str){"gs://bkt/a\0b", 12}));
+    char *wide = ty_format(&a, "gs://bkt/%0256d", 1);
+    assert_null(wire_gs_path(&a, "/d", ty_str_of(wide)));
+    ty_arena_clear(&a);
+}
+
 static const struct CMUnitTest tests[] = {
+    TEST("gs/names_have_files", gs_names_have_files),
     TEST("url/decodes", url_decodes),
     TEST("url/refuses", url_refuses),
     TEST("url/encodes", url_encodes),

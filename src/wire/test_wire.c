@@ -27,7 +27,7 @@ int main(int argc, char **argv)
 {
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
-    int failed =
-        test_json() + test_yaml() + test_message() + test_text() + test_filter() + test_pb();
+    int failed = test_json() + test_yaml() + test_message() + test_text() + test_filter() +
+                 test_sha256() + test_pb();
     return failed == 0 ? 0 : 1;
 }

@@ -10,6 +10,7 @@ int test_yaml(void);
 int test_message(void);
 int test_text(void);
 int test_filter(void);
+int test_sha256(void);
 int test_pb(void);
 
 #define RUN_GROUP(name_)                                                                           \

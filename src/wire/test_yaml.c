@@ -146,6 +146,93 @@ static void yaml_alias_bombs(void **state)
 }
 
 /* Printed like that, and read back as the same value. */
+/* ---- YAML 1.1, as gcloud reads it ---- */
+
+static void reads_11(const char *yaml, const char *json)
+{
+    json_t *value = NULL;
+    struct ty_buf b, warnings;
+    ty_buf_init(&b, 1 << 16);
+    ty_buf_init(&warnings, 1 << 16);
+    assert_ok(wire_yaml11_parse(ty_str_of(yaml), &warnings, &value));
+    wire_json_dump(&b, value);
+    assert_text(&b, json);
+    assert_int_equal(warnings.len, 0);
+    json_decref(value);
+    ty_buf_clear(&warnings);
+}
+
+static void refuse_11(const char *yaml, const char *words)
+{
+    json_t *value = NULL;
+    struct ty_buf warnings;
+    ty_buf_init(&warnings, 1 << 16);
+    assert_err(TY_INVALID_ARGUMENT, wire_yaml11_parse(ty_str_of(yaml), &warnings, &value));
+    assert_null(value);
+    assert_message(words);
+    ty_buf_clear(&warnings);
+}
+
+static void yaml11_scalars(void **state)
+{
+    (void)state;
+    reads_11("[yes, No, ON, off, y, N, true, False]",
+             "[true,false,true,false,true,false,true,false]");
+    reads_11("[010, 0x1f, 0b11, 1_000, -012, 1:30, 2:00:00]", "[8,31,3,1000,-10,90,7200]");
+    reads_11("[1.5, .5, 1e3, 1_0.5, 1:30.5]", "[1.5,0.5,1000.0,10.5,90.5]");
+    reads_11("[08, 0o17, -.5, 10.0.0.1, 1:99, 1e, yess, 1-2, 2024-1-1, '2024-01-01', 12:30:61]",
+             "[\"08\",\"0o17\",\"-.5\",\"10.0.0.1\",\"1:99\",\"1e\",\"yess\",\"1-2\",\"2024-1-1\","
+             "\"2024-01-01\",\"12:30:61\"]");
+    reads_11("[!!int '2', !!str 2, !!bool 'yes', !!float '1', ~, null, '']",
+             "[2,\"2\",true,1,null,null,\"\"]");
+    refuse_11("[2024-01-01]", "line 1: '2024-01-01' is not text in YAML 1.1; put it in quotes");
+    refuse_11("a: 2024-01-01T10:00:00Z", "put it in quotes");
+    refuse_11("[=]", "put it in quotes");
+    refuse_11("[-.inf]", "not a finite number");
+    refuse_11("!!int x", "'x' is no 'tag:yaml.org,2002:int'");
+    refuse_11("!Ref x", "the tag '!Ref' is not supported");
+}
+
+static void yaml11_merge(void **state)
+{
+    (void)state;
+    reads_11("- &p {a: 1, b: 2}\n- <<: *p\n  b: 3\n- {b: 4, <<: *p}\n",
+             "[{\"a\":1,\"b\":2},{\"b\":3,\"a\":1},{\"b\":4,\"a\":1}]");
+    reads_11("{<<: [{a: 1}, {a: 2, c: 3}], d: 4}", "{\"d\":4,\"a\":1,\"c\":3}");
+    reads_11("'<<': {a: 1}", "{\"<<\":{\"a\":1}}");
+    refuse_11("<<: x", "'<<' takes a mapping or a list of mappings");
+    refuse_11("<<: [{a: 1}, 2]", "'<<' takes a mapping or a list of mappings");
+    refuse_11("a: [<<]", "put it in quotes");
+}
+
+static void yaml11_key_again(void **state)
+{
+    json_t *value = NULL;
+    struct ty_buf b, warnings;
+    (void)state;
+    ty_buf_init(&b, 1 << 16);
+    ty_buf_init(&warnings, 1 << 16);
+    assert_ok(wire_yaml11_parse(TY_STR("a: 1\nb: {c: 1}\nb: {c: [2]}\na: 2\n"), &warnings, &value));
+    wire_json_dump(&b, value);
+    assert_text(&b, "{\"a\":1,\"b\":{\"c\":1}}");
+    assert_text(&warnings, "line 3: the key 'b' is there twice; the first one counts\n"
+                           "line 4: the key 'a' is there twice; the first one counts\n");
+    json_decref(value);
+}
+
+static void yaml11_bytes(void **state)
+{
+    (void)state;
+    reads_11("\xef\xbb\xbf"
+             "a: 1\n",
+             "{\"a\":1}");
+    reads_11("a: \"x\ty\" # a\ttab\nb: |\n  x\ty\n", "{\"a\":\"x\\ty\",\"b\":\"x\\ty\\n\"}");
+    refuse_11("\xc3\xa9: 1\nb:\t1\n", "line 2: a tab between words");
+    refuse_11("a: x\ty\n", "line 1: a tab between words");
+    refuse_11("a: [1,\t2]\n", "line 1: a tab between words");
+    refuse_11("", "there is no document");
+}
+
 static void prints_as(const char *json, const char *yaml)
 {
     struct ty_buf b;
@@ -210,12 +297,14 @@ static const char *const dump_cases[][2] = {
     {"?a", "?a"},
     {"? a", "'? a'"},
     {"a: b", "'a: b'"},
+    {"it's: x", "\"it's: x\""},
+    {"a: 'b\" c", "\"a: 'b\\\" c\""},
     {"a:", "'a:'"},
     {"a:b", "a:b"},
     {"a #b", "'a #b'"},
     {"a#b", "a#b"},
     {"it's", "it's"},
-    {"'q", "'''q'"},
+    {"'q", "\"'q\""},
     {" x", "' x'"},
     {"x ", "'x '"},
     {"*a", "'*a'"},
@@ -245,6 +334,7 @@ static const char *const dump_cases[][2] = {
      "a",
      "\"\\uFEFFa\""},
     {"2024-01-01", "'2024-01-01'"},
+    {"2024-01-01T00:00:00+0000", "2024-01-01T00:00:00+0000"},
     {"2024-01-01T00:00:00.5Z", "'2024-01-01T00:00:00.5Z'"},
     {"2024-1-1", "2024-1-1"},
     {"a\nb", "|-\n  a\n  b"},
@@ -278,6 +368,11 @@ static void yaml_dump_folds(void **state)
 {
     (void)state;
     prints_as(
+        "{\"message\":\"x: it's  two  spaces and a very long line that goes on and on  until it "
+        "must be folded somewhere in here\"}",
+        "message: \"x: it's  two  spaces and a very long line that goes on and on  until it\\\n"
+        "  \\ must be folded somewhere in here\"\n");
+    prints_as(
         "{\"long\":\"aaaa bbbb aaaa bbbb aaaa bbbb aaaa bbbb aaaa bbbb aaaa bbbb aaaa bbbb aaaa "
         "bbbb aaaa bbbb\"}",
         "long: aaaa bbbb aaaa bbbb aaaa bbbb aaaa bbbb aaaa bbbb aaaa bbbb aaaa bbbb aaaa bbbb\n"
@@ -309,6 +404,10 @@ static const struct CMUnitTest tests[] = {
     TEST("yaml/limits", yaml_limits),
     TEST("yaml/aliases_are_copies", yaml_aliases_are_copies),
     TEST("yaml/alias_bombs", yaml_alias_bombs),
+    TEST("yaml11/scalars", yaml11_scalars),
+    TEST("yaml11/merge", yaml11_merge),
+    TEST("yaml11/key_again", yaml11_key_again),
+    TEST("yaml11/bytes", yaml11_bytes),
     TEST("yaml/dump_structure", yaml_dump_structure),
     TEST("yaml/dump_strings", yaml_dump_strings),
     TEST("yaml/dump_folds", yaml_dump_folds),

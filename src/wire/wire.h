@@ -1,4 +1,5 @@
-/* wire.h -- bytes that cross the wire: JSON, YAML, protobuf, base64, crc32c, URLs, times, filters.
+/* wire.h -- bytes that cross the wire: JSON, YAML, protobuf, base64, checksums and hashes, URLs,
+ * times, filters.
  *
  * Where to start: wire_json_parse for bytes, wire_normalise for a request whose
  * fields a table describes, wire_json_string to write a string into a buffer.
@@ -48,6 +49,10 @@ ty_str wire_json_get_str(const json_t *object, const char *key);
  * at most 16 MiB of text, and one inside its own anchor is refused; "<<" is a key like
  * any other. Messages name the line. */
 TY_NODISCARD ty_err wire_yaml_parse(ty_str text, json_t **ret_value);
+/* The same for files that gcloud reads, in YAML 1.1 as its reader has it: `yes` is true, 010 is 8,
+ * "<<" merges, a byte order mark is skipped; of a key that is there twice the first counts, and a
+ * line about it is added to `warnings`; dates and tabs between words are refused. */
+TY_NODISCARD ty_err wire_yaml11_parse(ty_str text, struct ty_buf *warnings, json_t **ret_value);
 
 /* ---- messages: what a JSON request may contain, as tables ---- */
 
@@ -176,6 +181,15 @@ static inline uint32_t wire_crc32c_mask(uint32_t crc)
     return (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
 
+/* ---- gs:// names ---- */
+
+/* Split gs://BUCKET/NAME; the name may be empty. False: it is none, or no bucket can be called so.
+ */
+bool wire_gs_parse(ty_str uri, ty_str *ret_bucket, ty_str *ret_name);
+/* The file of the object (without a name: the bucket's folder), data/buckets/BUCKET/NAME. Whether
+ * it is there is not asked. NULL: no gs:// URI, or a name that has no file of its own. */
+char *wire_gs_path(struct ty_arena *a, const char *data_dir, ty_str uri);
+
 /* ---- protobuf: the wire format, without schemas ----
  *
  * Writing appends fields to a ty_buf in the order of the calls; a field with its default value is
@@ -266,6 +280,24 @@ static inline double wire_double_of(uint64_t bits)
     memcpy(&d, &bits, sizeof d);
     return d;
 }
+
+/* ---- SHA-256 ---- */
+
+enum { WIRE_SHA256_HEX_BYTES = 65 }; /* 64 hexadecimal digits and a NUL */
+struct wire_sha256 {
+    uint32_t state[8];
+    uint64_t bytes;
+    unsigned char block[64];
+};
+void wire_sha256_init(struct wire_sha256 *h);
+void wire_sha256_add(struct wire_sha256 *h, const void *ptr, size_t len);
+/* Add a string so that no two lists of strings give the same bytes. */
+void wire_sha256_adds(struct wire_sha256 *h, ty_str s);
+void wire_sha256_end(struct wire_sha256 *h, char out[WIRE_SHA256_HEX_BYTES]);
+/* The HMAC of `text`, as hexadecimal digits. */
+void wire_hmac_sha256(ty_str key, ty_str text, char out[WIRE_SHA256_HEX_BYTES]);
+/* Are they equal? The time it takes says nothing about where they differ. */
+bool wire_same_bytes(ty_str a, ty_str b);
 
 /* ---- filters: the grammar of list calls and of Cloud Logging (AIP-160) ----
  *

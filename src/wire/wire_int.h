@@ -19,4 +19,14 @@ ty_str wire_text_cut(ty_str s, size_t most);
  */
 bool wire_text_close(ty_str a, ty_str b, size_t edits);
 
+/* A plain scalar (NUL-terminated, `len` bytes) by the schema of YAML 1.2 or 1.1: yaml_scalar.c.
+ * What is nothing else is a string. */
+TY_NODISCARD ty_err wire_yaml_plain(const char *s, size_t len, size_t line, json_t **ret_value);
+TY_NODISCARD ty_err wire_yaml11_plain(const char *s, size_t len, size_t line, json_t **ret_value);
+/* A scalar with a tag of YAML 1.1: !!int and the like; others are refused. */
+TY_NODISCARD ty_err wire_yaml11_tagged(const char *tag, const char *s, size_t len, size_t line,
+                                       json_t **ret_value);
+/* Refuse a tab between the tokens of a text or in a plain scalar, as PyYAML and ruamel do. */
+TY_NODISCARD ty_err wire_yaml11_tabs(ty_str text);
+
 #endif

@@ -5,11 +5,10 @@
  * names, and the copy counts as if it had been written out: nine lines of aliases
  * can ask for a billion values, and are refused at the one that is too many. The
  * copied text has a ceiling as well, because one long string is a single value.
- * Plain scalars follow the core schema of YAML 1.2, so `on`, `no` and 2024-01-01
- * are strings, not the booleans and dates of YAML 1.1. */
+ * Plain scalars are read by yaml_scalar.c. A mapping that `<<` merges (YAML 1.1) and
+ * the value of a key that is there already are kept aside while they are read. */
 #include "wire/wire_int.h"
 
-#include <math.h>
 #include <yaml.h>
 
 enum { COPIED_BYTES = 1 << 24 }; /* text that aliases may repeat, in one document */
@@ -17,11 +16,16 @@ enum { COPIED_BYTES = 1 << 24 }; /* text that aliases may repeat, in one documen
 struct level {
     json_t *container; /* borrowed from the container it is in, or from loader.root */
     char *key;         /* in a mapping: the key whose value comes next; ours to free */
+    bool aside;        /* that value is not of this mapping: a merge, or a key again */
+    bool merging;      /* it is a merge */
+    json_t *merge;     /* borrowed from loader.aside: what `<<` has named, NULL for nothing */
 };
 struct loader {
     yaml_parser_t parser;
     json_t *root;    /* owned */
     json_t *anchors; /* owned: name to the value it names last, also while that is being read */
+    json_t *aside;   /* owned: values that are in no container */
+    struct ty_buf *warnings; /* YAML 1.1 if there is one */
     struct level levels[WIRE_MAX_DEPTH];
     size_t depth, values, copied_bytes;
     ty_str text;
@@ -50,99 +54,6 @@ static ty_err syntax_fail(const struct loader *l)
                    p->problem_offset);
 }
 
-static bool is_one_of(const char *s, const char *const *words)
-{
-    while (*words && strcmp(s, *words) != 0)
-        words++;
-    return *words != NULL;
-}
-
-/* Does all of s consist of digits of the base, at least one? */
-static bool all_digits(const char *s, int base)
-{
-    static const char digits[] = "0123456789abcdefABCDEF";
-    size_t known = base == 8 ? 8 : base == 10 ? 10 : 22, n = 0;
-    while (s[n] && memchr(digits, s[n], known))
-        n++;
-    return n > 0 && s[n] == 0;
-}
-
-static const char *skip_digits(const char *s)
-{
-    while (*s >= '0' && *s <= '9')
-        s++;
-    return s;
-}
-
-/* [-+]? ( '.' [0-9]+ | [0-9]+ ( '.' [0-9]* )? ) ( [eE] [-+]? [0-9]+ )? */
-static bool looks_real(const char *s)
-{
-    s += *s == '-' || *s == '+';
-    const char *start = s;
-    s = skip_digits(s);
-    bool digits = s > start;
-    if (*s == '.') {
-        start = ++s;
-        s = skip_digits(s);
-        digits = digits || s > start;
-    }
-    if (!digits)
-        return false;
-    if (*s == 'e' || *s == 'E') {
-        s++;
-        s += *s == '-' || *s == '+';
-        start = s;
-        s = skip_digits(s);
-        if (s == start)
-            return false;
-    }
-    return *s == 0;
-}
-
-static ty_err integer_value(const char *s, int base, size_t line, json_t **ret_value)
-{
-    errno = 0;
-    long long n = strtoll(s, NULL, base);
-    if (errno == ERANGE)
-        return ty_fail(TY_INVALID_ARGUMENT,
-                       "YAML at line %zu: the number is too large for 64 bits "
-                       "(quote it if it is meant as text)",
-                       line);
-    *ret_value = json_integer(n);
-    return TY_OK;
-}
-
-/* A plain scalar by the core schema; what is nothing else is a string. */
-static ty_err plain_value(const char *s, size_t len, size_t line, json_t **ret_value)
-{
-    static const char *const nulls[] = {"", "~", "null", "Null", "NULL", NULL};
-    static const char *const trues[] = {"true", "True", "TRUE", NULL};
-    static const char *const falses[] = {"false", "False", "FALSE", NULL};
-    static const char *const not_finite[] = {".inf",  ".Inf",  ".INF",  "+.inf", "+.Inf",
-                                             "+.INF", "-.inf", "-.Inf", "-.INF", ".nan",
-                                             ".NaN",  ".NAN",  NULL};
-    if (is_one_of(s, nulls))
-        *ret_value = json_null();
-    else if (is_one_of(s, trues))
-        *ret_value = json_true();
-    else if (is_one_of(s, falses))
-        *ret_value = json_false();
-    else if (all_digits(s + (*s == '-' || *s == '+'), 10))
-        return integer_value(s, 10, line, ret_value);
-    else if (s[0] == '0' && s[1] == 'o' && all_digits(s + 2, 8))
-        return integer_value(s + 2, 8, line, ret_value);
-    else if (s[0] == '0' && s[1] == 'x' && all_digits(s + 2, 16))
-        return integer_value(s + 2, 16, line, ret_value);
-    else if (is_one_of(s, not_finite) || (looks_real(s) && !isfinite(strtod(s, NULL))))
-        return ty_fail(TY_INVALID_ARGUMENT, "YAML at line %zu: '%.40s' is not a finite number",
-                       line, s);
-    else if (looks_real(s))
-        *ret_value = json_real(strtod(s, NULL));
-    else
-        *ret_value = json_stringn(s, len);
-    return TY_OK;
-}
-
 static ty_err check_tag(const yaml_event_t *e, const yaml_char_t *tag, const char *allowed)
 {
     const char *t = (const char *)tag;
@@ -152,34 +63,89 @@ static ty_err check_tag(const yaml_event_t *e, const yaml_char_t *tag, const cha
                    line_of(e), t);
 }
 
-static ty_err scalar_value(const yaml_event_t *e, json_t **ret_value)
+static ty_err scalar_value(const struct loader *l, const yaml_event_t *e, json_t **ret_value)
 {
     const char *s = (const char *)e->data.scalar.value;
     size_t len = e->data.scalar.length;
+    const char *tag = (const char *)e->data.scalar.tag;
+    bool ours = tag == NULL || strcmp(tag, "!") == 0 || strcmp(tag, YAML_STR_TAG) == 0;
+    if (memchr(s, 0, len))
+        return ty_fail(TY_INVALID_ARGUMENT, "YAML at line %zu: a NUL character", line_of(e));
+    if (!ours && l->warnings != NULL)
+        return wire_yaml11_tagged(tag, s, len, line_of(e), ret_value);
     ty_err err = check_tag(e, e->data.scalar.tag, YAML_STR_TAG);
     if (err)
         return err;
-    if (memchr(s, 0, len))
-        return ty_fail(TY_INVALID_ARGUMENT, "YAML at line %zu: a NUL character", line_of(e));
     if (e->data.scalar.style == YAML_PLAIN_SCALAR_STYLE && !e->data.scalar.tag)
-        return plain_value(s, len, line_of(e), ret_value);
+        return l->warnings != NULL ? wire_yaml11_plain(s, len, line_of(e), ret_value)
+                                   : wire_yaml_plain(s, len, line_of(e), ret_value);
     *ret_value = json_stringn(s, len);
     return TY_OK;
 }
 
+/* A key that the mapping has already: wrong, or, in YAML 1.1 as gcloud reads it, not counted. */
+static ty_err key_again(struct loader *l, struct level *top, const yaml_event_t *e, const char *s)
+{
+    if (l->warnings == NULL)
+        return ty_fail(TY_INVALID_ARGUMENT, "YAML at line %zu: the key '%.60s' is there twice",
+                       line_of(e), s);
+    ty_buf_addf(l->warnings, "line %zu: the key '%.60s' is there twice; the first one counts\n",
+                line_of(e), s);
+    top->aside = true;
+    return TY_OK;
+}
+
 /* The next scalar is a key: check it and keep it in its level. */
-static ty_err take_key(struct level *top, const yaml_event_t *e)
+static ty_err take_key(struct loader *l, struct level *top, const yaml_event_t *e)
 {
     if (e->type != YAML_SCALAR_EVENT)
         return ty_fail(TY_INVALID_ARGUMENT, "YAML at line %zu: a key must be a scalar", line_of(e));
     const char *s = (const char *)e->data.scalar.value;
     if (memchr(s, 0, e->data.scalar.length))
         return ty_fail(TY_INVALID_ARGUMENT, "YAML at line %zu: a NUL character", line_of(e));
-    if (json_object_get(top->container, s))
-        return ty_fail(TY_INVALID_ARGUMENT, "YAML at line %zu: the key '%.60s' is there twice",
-                       line_of(e), s);
+    ty_err err = TY_OK;
+    bool merge = l->warnings != NULL && strcmp(s, "<<") == 0 &&
+                 e->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+    if (merge && top->merge == NULL)
+        top->aside = top->merging = true;
+    else if (merge || json_object_get(top->container, s) != NULL)
+        err = key_again(l, top, e, s);
+    if (err != TY_OK)
+        return err;
     top->key = strdup(s);
     ty_assert(top->key);
+    return TY_OK;
+}
+
+/* ---- merge keys ---- */
+
+static void merge_into(json_t *to, const json_t *from)
+{
+    const char *key;
+    json_t *member;
+    json_object_foreach ((json_t *)from, key, member) {
+        if (json_object_get(to, key) == NULL)
+            json_object_set(to, key, member);
+    }
+}
+
+/* A mapping has ended: add what `<<` names and it does not have itself. Of a list the first wins.
+ */
+static ty_err merge_apply(const struct level *top, const yaml_event_t *e)
+{
+    json_t *one;
+    size_t i;
+    bool good = json_is_object(top->merge) || json_is_array(top->merge);
+    json_array_foreach (top->merge, i, one) {
+        good = good && json_is_object(one);
+    }
+    if (!good)
+        return ty_fail(TY_INVALID_ARGUMENT,
+                       "YAML at line %zu: '<<' takes a mapping or a list of mappings", line_of(e));
+    json_array_foreach (top->merge, i, one) {
+        merge_into(top->container, one);
+    }
+    merge_into(top->container, top->merge);
     return TY_OK;
 }
 
@@ -280,9 +246,12 @@ static ty_err place_value(struct loader *l, const yaml_event_t *e, json_t *value
         l->root = value;
     } else {
         struct level *top = &l->levels[l->depth - 1];
-        int failed = top->key ? json_object_set_new(top->container, top->key, value)
-                              : json_array_append_new(top->container, value);
+        int failed = top->aside ? json_array_append_new(l->aside, value)
+                     : top->key ? json_object_set_new(top->container, top->key, value)
+                                : json_array_append_new(top->container, value);
         ty_assert(failed == 0);
+        top->merge = top->merging ? value : top->merge;
+        top->aside = top->merging = false;
         free(top->key);
         top->key = NULL;
     }
@@ -303,7 +272,7 @@ static ty_err event_value(struct loader *l, const yaml_event_t *e, json_t **ret_
         return alias_value(l, e, ret_value);
     if (e->type == YAML_SCALAR_EVENT) {
         anchor = e->data.scalar.anchor;
-        err = scalar_value(e, ret_value);
+        err = scalar_value(l, e, ret_value);
     } else if (e->type == YAML_SEQUENCE_START_EVENT) {
         anchor = e->data.sequence_start.anchor;
         err = check_tag(e, e->data.sequence_start.tag, YAML_SEQ_TAG);
@@ -325,7 +294,7 @@ static ty_err take_value(struct loader *l, const yaml_event_t *e)
         return err;
     struct level *top = l->depth > 0 ? &l->levels[l->depth - 1] : NULL;
     if (top && json_is_object(top->container) && !top->key)
-        return take_key(top, e);
+        return take_key(l, top, e);
     json_t *value = NULL;
     err = event_value(l, e, &value);
     if (err) {
@@ -350,7 +319,7 @@ static ty_err take_event(struct loader *l, const yaml_event_t *e)
     case YAML_SEQUENCE_END_EVENT:
     case YAML_MAPPING_END_EVENT:
         l->depth--;
-        return TY_OK;
+        return l->levels[l->depth].merge != NULL ? merge_apply(&l->levels[l->depth], e) : TY_OK;
     default:
         return TY_OK;
     }
@@ -374,18 +343,20 @@ static ty_err load(struct loader *l)
     return TY_OK;
 }
 
-ty_err wire_yaml_parse(ty_str text, json_t **ret_value)
+static ty_err parse(ty_str text, struct ty_buf *warnings, json_t **ret_value)
 {
-    struct loader l = {.text = text};
+    struct loader l = {.text = text, .warnings = warnings};
     if (!yaml_parser_initialize(&l.parser))
         return ty_fail(TY_RESOURCE_EXHAUSTED, "YAML: out of memory");
     yaml_parser_set_encoding(&l.parser, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(&l.parser, (const unsigned char *)(text.ptr ? text.ptr : ""),
                                  text.len);
     l.anchors = json_object();
-    ty_assert(l.anchors);
+    l.aside = json_array();
+    ty_assert(l.anchors && l.aside);
     ty_err err = load(&l);
     json_decref(l.anchors);
+    json_decref(l.aside);
     for (size_t i = 0; i < l.depth; i++)
         free(l.levels[i].key);
     yaml_parser_delete(&l.parser);
@@ -395,4 +366,17 @@ ty_err wire_yaml_parse(ty_str text, json_t **ret_value)
     }
     *ret_value = l.root;
     return TY_OK;
+}
+
+ty_err wire_yaml_parse(ty_str text, json_t **ret_value)
+{
+    return parse(text, NULL, ret_value);
+}
+
+ty_err wire_yaml11_parse(ty_str text, struct ty_buf *warnings, json_t **ret_value)
+{
+    if (ty_str_starts(text, TY_STR("\xef\xbb\xbf")))
+        text = ty_str_drop(text, 3); /* libyaml takes a byte order mark for text */
+    ty_err err = wire_yaml11_tabs(text);
+    return err == TY_OK ? parse(text, warnings, ret_value) : err;
 }

@@ -3,10 +3,10 @@
  * People diff our output with gcloud's and paste it into files, so its choices
  * are ours: keys sorted, sequences not indented under their key, plain strings
  * where YAML 1.2 would read them back as the same string, single quotes where
- * not, `|` blocks for several lines, double quotes for what nothing else can
- * hold, and folding at the first space past column 80. Two differences, both to
- * keep what is printed readable as the same value: floats keep all their
- * digits, and a control character never goes into a `|` block. */
+ * not, `|` blocks for several lines, double quotes around a single one and for
+ * what nothing else can hold, and folding at the first space past column 80. Two differences, both
+ * to keep what is printed readable as the same value: floats keep all their digits, and a control
+ * character never goes into a `|` block. */
 #include "wire/wire_int.h"
 
 enum { FOLD_COLUMN = 80, LONG_KEY_BYTES = 128 };
@@ -49,10 +49,19 @@ static bool is_any_of(ty_str s, const char *const *words)
     return *words != NULL;
 }
 
+/* "...+0000": gcloud's storage times; to YAML a zone has a colon, so this is no time. */
+static bool ends_in_plain_zone(ty_str s)
+{
+    for (size_t i = s.len - 4; i < s.len; i++)
+        if (s.ptr[i] < '0' || s.ptr[i] > '9')
+            return false;
+    return s.len > 15 && (s.ptr[s.len - 5] == '+' || s.ptr[s.len - 5] == '-');
+}
+
 /* Starts like 2024-01-01 with nothing, or a time, behind it. */
 static bool looks_like_date(ty_str s)
 {
-    if (s.len < 10)
+    if (s.len < 10 || ends_in_plain_zone(s))
         return false;
     for (size_t i = 0; i < 10; i++) {
         bool dash = i == 4 || i == 7;
@@ -128,7 +137,7 @@ static enum style choose_style(ty_str s, bool may_block)
     if (memchr(s.ptr, '\n', s.len))
         return may_block ? STYLE_BLOCK : STYLE_DOUBLE;
     if (s.ptr[0] == ' ' || s.ptr[s.len - 1] == ' ' || has_indicator(s) || is_ambiguous(s))
-        return STYLE_SINGLE;
+        return memchr(s.ptr, '\'', s.len) ? STYLE_DOUBLE : STYLE_SINGLE;
     return STYLE_PLAIN;
 }
 
@@ -203,11 +212,26 @@ static char short_escape(uint32_t code)
     }
 }
 
-static void add_double(struct ty_buf *b, ty_str s)
+/* A line break that a reader takes out; a space that follows is escaped, or it would go, too. */
+static void add_break(struct ty_buf *b, int indent, bool before_space)
 {
+    ty_buf_addz(b, "\\\n");
+    add_indent(b, indent);
+    ty_buf_addz(b, before_space ? "\\" : "");
+}
+
+/* Double-quoted, folded before the first space or behind the first escape past column 80. */
+static void add_double(struct ty_buf *b, ty_str s, int indent)
+{
+    size_t i = 0, column = column_of(b) + 1, line;
     ty_buf_addc(b, '"');
-    size_t i = 0;
     while (i < s.len) {
+        bool inner = i > 0 && i + 1 < s.len && indent > 0;
+        if (s.ptr[i] == ' ' && inner && column > FOLD_COLUMN) {
+            add_break(b, indent, true);
+            column = (size_t)indent + 1;
+        }
+        line = b->len;
         ty_str rest = ty_str_drop(s, i);
         size_t n = wire_utf8_length(rest);
         uint32_t code = n ? code_point(rest, n) : 0xfffd;
@@ -218,6 +242,12 @@ static void add_double(struct ty_buf *b, ty_str s)
         else
             ty_buf_addf(b, "\\%c%0*X", code < 0x100 ? 'x' : 'u', code < 0x100 ? 2 : 4, code);
         i += n ? n : 1;
+        bool escaped = b->len > line && b->ptr[line] == '\\';
+        column += escaped ? b->len - line : 1;
+        if (escaped && inner && column > FOLD_COLUMN && i < s.len) {
+            add_break(b, indent, s.ptr[i] == ' ');
+            column = (size_t)indent + (s.ptr[i] == ' ');
+        }
     }
     ty_buf_addc(b, '"');
 }
@@ -254,7 +284,7 @@ static void add_string(struct ty_buf *b, ty_str s, int indent, bool may_block)
         add_folded(b, s, true, indent);
         break;
     case STYLE_DOUBLE:
-        add_double(b, s);
+        add_double(b, s, indent);
         break;
     case STYLE_BLOCK:
         add_block(b, s, indent);

@@ -1,4 +1,4 @@
-"""conftest.py -- Google's own clients, where this machine has them."""
+"""conftest.py -- Google's own clients, where this machine has them, and a yard with real frameworks."""
 import os
 import pathlib
 import shutil
@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from gcloud_warm import WarmGcloud
 from yard import TOP, Yard
 
 
@@ -35,8 +36,9 @@ def sdk_python():
 
 @pytest.fixture(scope="session")
 def tf_yard(tmp_path_factory):
-    """A server whose TensorFlow runtimes, from PyPI (hundreds of megabytes), all tests share. TRAINYARD_TF_DATA names a
-    folder to keep them in between runs."""
+    """A server whose runtimes (from PyPI, hundreds of megabytes) all tests of a run share.
+
+    TRAINYARD_TF_DATA names a data folder to keep the runtimes in between runs."""
     seen = subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", tmp_path_factory.mktemp("probe"),
                            "--retries", "1", "--timeout", "15", "cloudml-hypertune==0.1.0.dev6"], capture_output=True, text=True, timeout=120)
     kept = os.environ.get("TRAINYARD_TF_DATA")
@@ -49,3 +51,10 @@ def tf_yard(tmp_path_factory):
         (folder / "data" / "python").symlink_to(pathlib.Path(kept, "python"))
     with Yard(folder, settings={"grace_ms": 2000}) as started:
         yield started
+
+
+@pytest.fixture(scope="module")
+def warm_gcloud(gcloud, shared_yard):
+    """Real gcloud on the file's yard, loaded once: for tests that call it often."""
+    with WarmGcloud(gcloud, shared_yard) as run:
+        yield run

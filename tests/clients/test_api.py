@@ -8,9 +8,13 @@ from yard import PARENT, PROJECT
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z$")
 
 
-def test_chief_worker_ps_see_one_cluster(yard):
-    command = ("sh", "-c", 'echo "$TF_CONFIG"; echo "rank $RANK of $WORLD_SIZE"; echo "$CLUSTER_SPEC" >&2')
-    name = yard.create(pools=[yard.pool(*command), yard.pool(*command, replicas=2), yard.pool("sleep", "60")])
+def test_chief_worker_ps_see_one_cluster(yard, tmp_path):
+    said = tmp_path / "said"  # the chief's end stops the others: it waits for them
+    said.mkdir()
+    script = 'echo "$TF_CONFIG"; echo "rank $RANK of $WORLD_SIZE"; echo "$CLUSTER_SPEC" >&2'
+    chief = ("sh", "-c", f"{script}; while [ $(ls {said} | wc -l) -lt 2 ]; do sleep 0.05; done")
+    worker = ("sh", "-c", f"{script}; touch {said}/$TRAINYARD_REPLICA")
+    name = yard.create(pools=[yard.pool(*chief), yard.pool(*worker, replicas=2), yard.pool("sleep", "60")])
     job = yard.wait(name)
     assert job["state"] == "JOB_STATE_SUCCEEDED"
     tasks = {e["resource"]["labels"]["task_name"] for e in yard.entries(name)}
@@ -144,10 +148,10 @@ def test_delete_of_a_running_job_is_refused(yard):
     assert reply.status == 400 and reply.json["error"]["status"] == "FAILED_PRECONDITION"
 
 
-def test_gs_output_is_refused_with_a_sentence(yard):
+def test_output_to_a_bucket_that_is_not_here_is_refused_with_a_sentence(yard):
     body = yard.job("true", baseOutputDirectory={"outputUriPrefix": "gs://bucket/out"})
     reply = yard.call("POST", f"/v1/{PARENT}/customJobs", body)
-    assert reply.status == 400 and "buckets are not supported yet" in reply.json["error"]["message"], reply
+    assert reply.status == 400 and "gsutil mb gs://bucket" in reply.json["error"]["message"], reply
     assert yard.list() == []
 
 

@@ -6,11 +6,12 @@ that damages a valid request at random, from a printed seed.
 import copy
 import json
 import socket
+import subprocess
 import time
 import urllib.parse
 
 import pytest
-from yard import PARENT, Yard
+from yard import BINARY, PARENT, Yard, clean_environment
 
 JOBS = f"/v1/{PARENT}/customJobs"
 MB = 1 << 20
@@ -58,7 +59,7 @@ FIELDS = [
     (POOL + ("diskSpec",), MESSAGE),
     (POOL + ("diskSpec", "bootDiskSizeGb"), ["x", [], {}, True, 1 << 40]),
     (POOL + ("containerSpec",), MESSAGE),
-    (POOL + ("containerSpec", "imageUri"), TEXT + ["", "gcr.io/project/image:1", "hostt"]),
+    (POOL + ("containerSpec", "imageUri"), TEXT + [""]),
     (POOL + ("containerSpec", "command"), LIST + [[7], [None], [["x"]], [{}], ["a\0b"]]),
     (POOL + ("containerSpec", "args"), LIST + [[7], [None], [True], ["a\0b"]]),
     (POOL + ("containerSpec", "env"), LIST + [[7], ["A=b"], [{}], [{"name": ""}], [{"name": "A=B", "value": "x"}],
@@ -438,3 +439,10 @@ def test_valid_is_valid(yard):
     reply = yard.call("POST", JOBS, job)
     assert reply.status == 200, reply
     assert yard.wait(reply.json["name"])["state"] == "JOB_STATE_SUCCEEDED"
+
+
+def test_data_folder_that_no_path_can_name(tmp_path):
+    """PATH and Python's environments split at ':', so nothing in such a folder would be found."""
+    done = subprocess.run([BINARY, "serve", "--data", tmp_path / "a:b", "--listen", "127.0.0.1:0"], capture_output=True,
+                          text=True, env=clean_environment(), timeout=60)
+    assert done.returncode != 0 and "has a ':' in its path" in done.stderr and "--data" in done.stderr, done

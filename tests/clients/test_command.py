@@ -66,7 +66,7 @@ def test_the_demo_job(run, shared_yard):
 
 
 @pytest.mark.parametrize("text, named", [
-    ("workerPoolSpecs: [{replicaCount: 1, bogus: 2}]", "bogus"),
+    ("workerPoolSpecs: [{replicaCount: 1, bogus: 2, containerSpec: {imageUri: host}}]", "bogus"),
     ("workerPoolSpecs: [{replicaCount: -1, containerSpec: {imageUri: host}}]", "replicaCount"),
     ("workerPoolSpecs: 7", "workerPoolSpecs"),
     ("workerPoolSpecs: [", "job.yaml"),
@@ -148,7 +148,7 @@ def test_interrupt_detaches_and_says_how_to_come_back(shared_yard):
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=10)
         assert "stream-logs" in errors and name.rsplit("/", 1)[1] in errors
-        assert shared_yard.describe(name)["state"] == "JOB_STATE_RUNNING"
+        shared_yard.wait(name, "JOB_STATE_RUNNING")  # its line may be there before its state
     finally:
         process.kill()
         process.wait()
@@ -207,7 +207,7 @@ def test_format_value_as_gcloud_does(run, shared_yard, gcloud, spec, words):
 
 
 def test_format_refuses_transforms_by_name(run):
-    assert "'list()'" in run("ai", "custom-jobs", "list", "--format=value(name.list())", expect=2).stderr
+    assert "'scope()'" in run("ai", "custom-jobs", "list", "--format=value(name.scope())", expect=2).stderr
 
 
 def test_unknown_sort_key_is_accepted_as_in_gcloud(run):

@@ -17,6 +17,8 @@ def test_set_get_unset_list(run, yard):
     assert run("config", "get", "project").stdout == "trainyard\n"
     assert run("config", "set", "project", "another").stderr == "Updated property [core/project].\n"
     run("config", "set", "region", "europe-west4")
+    run("config", "set", "project", "example.com:another")
+    run("config", "set", "project", "another")
     run("config", "set", "compute/region", "europe-west1")
     assert run("config", "get-value", "core/project").stdout == "another\n"
     assert run("config", "list").stdout == "[core]\nproject = another\n[ai]\nregion = europe-west4\n[compute]\nregion = europe-west1\n"
@@ -29,6 +31,12 @@ def test_set_get_unset_list(run, yard):
     assert run("config", "unset", "project").stderr == "Unset property [core/project].\n"
     unset = run("config", "get", "project")
     assert (unset.stdout, unset.stderr) == ("", "(unset)\n")
+
+
+@pytest.mark.parametrize("name", ["BAD_NAME", "a.b", "-x", "x-", "x" * 64])
+def test_a_project_that_is_none_is_refused(run, name):
+    assert "is not a valid project ID" in run("config", "set", "project", "--", name, expect=1).stderr
+    assert run("config", "get", "project").stdout == "trainyard\n"
 
 
 def test_real_gcloud_sees_the_same(run, yard, gcloud):

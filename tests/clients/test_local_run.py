@@ -119,13 +119,26 @@ def test_job_from_a_folder(yard, source):
 
 
 @pytest.mark.parametrize("pools, said", [
-    (["local-package-path={s},python-module=trainer.task"], "needs 'executor-image-uri'"),
+    (["local-package-path={s},python-module=trainer.task"], "needs [executor-image-uri]"),
     (["executor-image-uri=host,local-package-path={s}"], "exactly one of keys [python-module, script]"),
-    (["executor-image-uri=host,script=trainer/task.py"], "'script' needs 'local-package-path'"),
+    (["executor-image-uri=host,script=trainer/task.py"], "need [local-package-path]"),
     (["executor-image-uri=host,python-module=a.b", "executor-image-uri=host,local-package-path={s},python-module=a.b"], "belongs to the first pool"),
     (["executor-image-uri=host,local-package-path={s},python-module=trainer.task", "container-image-uri=host"], "no image and no module"),
 ])
 def test_keys_that_do_not_go_together(shared_yard, source, pools, said):
     words = [f"--worker-pool-spec=machine-type=n1-standard-4,{pool.format(s=source)}" for pool in pools]
     ran = shared_yard.trainyard("ai", "custom-jobs", "create", "--display-name=local", *words)
-    assert ran.returncode == 2 and said in ran.stderr, ran
+    assert ran.returncode == 1 and said in ran.stderr, ran
+
+
+def test_a_name_of_pythons_own_is_refused(data, source):
+    (source / "calendar.py").write_text("print('mine')\n")
+    ran = local_run(data, "--script=calendar.py", cwd=source)
+    assert ran.returncode == 1 and ran.stdout == "" and "'calendar' is also a name of Python's own" in ran.stderr, ran
+
+
+def test_links_that_lead_nowhere_are_no_hindrance(data, source):
+    (source / "trainer" / "lost").symlink_to("/nowhere/at/all")
+    (source / ".#task.py").symlink_to("me@host.123")
+    ran = local_run(data, f"--local-package-path={source}", "--python-module=trainer.task")
+    assert ran.returncode == 0 and ran.stdout.startswith("runs helped"), ran

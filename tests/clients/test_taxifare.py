@@ -87,3 +87,34 @@ def test_job_learns(tf_yard, tf_python, rides, tmp_path):
            "**{k: tf.constant([v]) for k, v in ride.items()})['fare'][0, 0]))")
     said = subprocess.run([tf_python, "-c", ask, outputs(tmp_path / "out")], capture_output=True, text=True, env={**clean_environment(), **QUIET})
     assert 8 < float(said.stdout) < 25, said
+
+
+def names(yard, prefix):
+    reply = yard.call("GET", f"/storage/v1/b/taxi-bucket/o?prefix={prefix}")
+    assert reply.status == 200, reply
+    return [item["name"] for item in reply.json.get("items", [])]
+
+
+def test_all_of_it_in_a_bucket(tf_yard, tf_python, rides, tmp_path):
+    """As on Google Cloud: data and package are copied to a bucket, the job reads and writes gs:// alone, nothing in the trainer is changed."""
+    made = subprocess.run([tf_python, "setup.py", "-q", "egg_info", f"--egg-base={tmp_path}", "sdist", "--formats=gztar",
+                           f"--dist-dir={tmp_path}"], cwd=EXAMPLE, capture_output=True, text=True)
+    assert made.returncode == 0, made
+    assert tf_yard.call("POST", "/storage/v1/b?project=trainyard", {"name": "taxi-bucket"}).status == 200
+    for path, name in [(tmp_path / "taxifare_trainer-0.1.tar.gz", "code/taxifare_trainer-0.1.tar.gz"),
+                       *((path, f"data/{path.name}") for path in sorted(rides.iterdir()))]:
+        sent = tf_yard.call("POST", f"/upload/storage/v1/b/taxi-bucket/o?uploadType=media&name={name}", path.read_bytes(),
+                            {"Content-Type": "application/octet-stream"})
+        assert sent.status == 200, sent
+    words = ",".join(arguments("gs://taxi-bucket/data", "gs://taxi-bucket/out", batch=50, examples=2000, evals=2))
+    created = tf_yard.trainyard("ai", "custom-jobs", "create", "--region=us-central1", "--display-name=taxifare", "--format=value(name)",
+                                "--python-package-uris=gs://taxi-bucket/code/taxifare_trainer-0.1.tar.gz", f"--args={words}",
+                                f"--worker-pool-spec=machine-type=n1-standard-4,replica-count=1,executor-image-uri={IMAGE},python-module=trainer.task",
+                                environment=QUIET)
+    assert created.returncode == 0, created
+    name = created.stdout.strip()
+    job = tf_yard.wait(name, seconds=900)
+    assert job["state"] == "JOB_STATE_SUCCEEDED", (job, tf_yard.lines(name)[-30:])
+    found = names(tf_yard, "out/")
+    assert any(re.fullmatch(r"out/export/savedmodel/\d{14}/saved_model.pb", one) for one in found), found
+    assert any(one.startswith("out/tensorboard/train/events.out.tfevents.") for one in found) and "out/checkpoints.index" in found, found

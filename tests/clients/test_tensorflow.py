@@ -1,4 +1,6 @@
-"""Real TensorFlow jobs as Python packages, on the runtimes of tf_yard."""
+"""Real TensorFlow and scikit-learn jobs as Python packages, on runtimes made from PyPI (hundreds of megabytes, once a run:
+tf_yard in conftest.py).
+"""
 import pytest
 from packages import pool, sdist
 
@@ -111,3 +113,23 @@ def test_bug_in_the_trainer_is_the_job_s_error(tf_yard, tmp_path):
     name, job = run(tf_yard, pool(package(tmp_path, task), image=IMAGE, env=QUIET))
     assert job["state"] == "JOB_STATE_FAILED" and job["error"]["code"] == 3
     assert "Traceback" in job["error"]["message"] and "task.py" in job["error"]["message"] and "epoch" in job["error"]["message"], job
+
+
+SKLEARN = '''
+import numpy, pandas, sklearn
+from sklearn.linear_model import LinearRegression
+frame = pandas.DataFrame({"x": [0.0, 1.0, 2.0], "y": [1.0, 3.0, 5.0]})
+model = LinearRegression().fit(frame[["x"]], frame["y"])
+print("sklearn", sklearn.__version__, "predicts", round(float(model.predict(pandas.DataFrame({"x": [3.0]}))[0]), 3))
+'''
+
+
+def test_sklearn_image_with_no_wheel_here(tf_yard, tmp_path):
+    """scikit-learn 1.0 has none for Python 3.11: the nearest newer one is used, with a numpy it was made for."""
+    name, job = run(tf_yard, pool(package(tmp_path, SKLEARN, requires=["scikit-learn", "pandas"]),
+                                  image="us-docker.pkg.dev/vertex-ai/training/sklearn-cpu.1-0:latest"))
+    said = tf_yard.lines(name, "service")
+    assert job["state"] == "JOB_STATE_SUCCEEDED", (job, said[-30:])
+    (line,) = tf_yard.lines(name)
+    assert line.startswith("sklearn 1.") and line.endswith("predicts 7.0")
+    assert any("asked for sklearn-cpu.1-0, using scikit-learn 1." in text and "the nearest that this Python has" in text for text in said)

@@ -47,6 +47,16 @@ def test_running_and_ended(small_yard):
     assert "FAILED" in text and "status of 3" in text and "no such column" in text
 
 
+def test_in_the_grace_period_after_its_timeout(tmp_path):
+    with Yard(tmp_path, settings={"grace_ms": 600000}) as yard:
+        name = yard.create("sh", "-c", f"trap 'echo stopping' TERM; while [ ! -e {tmp_path}/go ]; do sleep 0.1; done", scheduling={"timeout": "1s"})
+        yard.wait_for(lambda: "stopping" in yard.lines(name), 60, "its SIGTERM")
+        text = why(yard, name)
+        assert "its time is over" in text and "all its replicas are running" not in text
+        (tmp_path / "go").touch()
+        assert yard.wait(name)["error"]["code"] == 4
+
+
 def test_what_is_not_there(small_yard):
     assert "NOT_FOUND" in why(small_yard, "77", expect=1)
     assert small_yard.get("/trainyard/v1/projects/trainyard/jobs/x/why").status == 400

@@ -1,5 +1,6 @@
 """fates.py -- jobs of mixed fate: each knows how it must end whatever happens to the server meanwhile."""
-FAST = {"grace_ms": 300}  # a stubborn job is gone soon
+# A stubborn job is gone soon, and all jobs of a scenario run at once, however few cores there are.
+FAST = {"grace_ms": 300, "max_running_jobs": 64}
 SUCCEEDED, FAILED, CANCELLED = "JOB_STATE_SUCCEEDED", "JOB_STATE_FAILED", "JOB_STATE_CANCELLED"
 
 

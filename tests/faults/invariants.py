@@ -3,7 +3,7 @@
 J1 each accepted job reaches exactly one terminal state
 J2 no replica of a finished job is alive after the grace period
 J3 acknowledged log bytes are a prefix of what can be read
-J4 allocations never exceed capacity
+J4 allocations never exceed capacity: replicas, jobs, each device; and CPUs where the setting says that they must fit
 J5 no partial gang: an attempt that ran had all its replicas
 """
 import collections
@@ -99,6 +99,34 @@ def marks_alive():
     return found
 
 
+def cpus_of(body):
+    """CPUs that a job asks for; tests name types that end in their number of CPUs."""
+    pools = json.loads("{" + body + "}")["jobSpec"]["workerPoolSpecs"]
+    return sum(int(pool.get("replicaCount", 1)) * int(pool.get("machineSpec", {}).get("machineType", "n1-standard-4").rpartition("-")[2])
+               for pool in pools if pool)
+
+
+def check_capacity(placed, settings, slots):
+    """J4, over (start, end, devices, replicas, body) of all attempts."""
+    cores = settings.get("machine_cpus") or len(os.sched_getaffinity(0))
+    most = {"replicas": settings.get("replica_slots", slots), "jobs": settings.get("max_running_jobs") or max(4, 2 * cores)}
+    fit = settings.get("capacity", "share") != "share"
+    edges = []
+    for start, end, devices, replicas, body in placed:
+        uses = collections.Counter(replicas=replicas, jobs=1, cpus=cpus_of(body))
+        uses.update(f"device {n}" for n in devices.replace(";", ",").split(",") if n)
+        edges += [(start, 1, uses), (max(end, start), 0, uses)]
+    used = collections.Counter()
+    for _, begins, uses in sorted(edges, key=lambda edge: edge[:2]):
+        for what, n in uses.items():
+            used[what] += n if begins else -n
+        for what, n in used.items():
+            allowed = 1 if what.startswith("device") else most.get(what)
+            if what == "cpus":  # a job that is larger than the machine runs alone
+                allowed = cores if fit and used["jobs"] > 1 else None
+            assert allowed is None or n <= allowed, f"J4: {n} {what} in use at once, {allowed} allowed"
+
+
 def check(yard, witness, seconds=60, slots=64):
     """All of J1 to J5. The yard's server must be up. Waits for jobs that have not ended yet."""
     # A create whose answer was lost may have been done all the same: nobody will cancel that one.
@@ -141,15 +169,11 @@ def check(yard, witness, seconds=60, slots=64):
     attempts = rows.execute(
         "SELECT a.job_id, a.number, a.start_ns, a.end_ns, a.running_ns, a.outcome, j.replicas"
         " FROM attempt a JOIN job j ON j.id = a.job_id").fetchall()
+    placed = rows.execute("SELECT a.start_ns, a.end_ns, a.devices, j.replicas, j.body FROM attempt a JOIN job j ON j.id = a.job_id").fetchall()
     rows.close()
-    edges = []
-    for _, _, start, end, _, _, replicas in attempts:
+    for _, _, _, end, _, _, _ in attempts:
         assert end, "J1: an attempt of a finished job has no end"
-        edges += [(start, 1, replicas), (max(end, start), 0, -replicas)]
-    used = 0
-    for _, _, change in sorted(edges):
-        used += change
-        assert used <= slots, f"J4: {used} replicas placed at once, {slots} allowed"
+    check_capacity(placed, yard.settings, slots)
 
     for job, number, _, _, running, outcome, replicas in attempts:
         if replicas > 1 and running and outcome == "succeeded":

@@ -1,0 +1,341 @@
+/* test_disk.c -- files that others change, as jobs do through /gcs; and hostile ones. */
+#include "objects/test_objects.h"
+
+#include "wire/wire.h"
+
+#include <pthread.h>
+
+static struct object get(struct fixture *f, const char *name)
+{
+    struct object object;
+    assert_ok(objects_get(f->o, &f->a, ref_of(name), NULL, &object));
+    return object;
+}
+
+static void disk_new_file_is_an_object(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    disk_write(&f, "buckets/data/theirs.txt", "made by a job");
+    struct object object = get(&f, "theirs.txt");
+    assert_int_equal(object.size, 13);
+    assert_int_equal(object.crc32c, wire_crc32c(0, "made by a job", 13));
+    assert_true(object.has_md5);
+    assert_int_equal(get(&f, "theirs.txt").generation, object.generation); /* and stays it */
+    fixture_reopen(&f);
+    assert_int_equal(get(&f, "theirs.txt").generation, object.generation);
+    assert_holds(&f, "theirs.txt", "made by a job");
+    fixture_close(&f);
+}
+
+static void disk_change_is_a_generation(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    struct object one = put(&f, "a", "one");
+    disk_write(&f, "buckets/data/a", "two"); /* the same size, perhaps the same tick */
+    struct object two = get(&f, "a");
+    assert_true(two.generation > one.generation);
+    assert_int_equal(two.crc32c, wire_crc32c(0, "two", 3));
+    assert_holds(&f, "a", "two");
+    assert_ok(settle(f.o)); /* a settled row is compared by ctime too */
+    struct stat st;
+    put(&f, "b", "one");
+    assert_ok(settle(f.o));
+    assert_int_equal(stat(path_of(&f, "buckets/data/b"), &st), 0);
+    int fd = open(path_of(&f, "buckets/data/b"), O_WRONLY);
+    assert_int_equal(pwrite(fd, "two", 3, 0), 3);
+    struct timespec back[2] = {st.st_atim, st.st_mtim}; /* somebody hides the change */
+    assert_int_equal(futimens(fd, back), 0);
+    close(fd);
+    assert_holds(&f, "b", "two");
+    fixture_close(&f);
+}
+
+static void disk_removal_is_seen(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    put(&f, "d/a", "1");
+    put(&f, "d/b", "2");
+    put(&f, "e/", "");
+    assert_ok(settle(f.o));
+    assert_int_equal(unlink(path_of(&f, "buckets/data/d/a")), 0);
+    assert_gone(&f, "d/a");
+    assert_int_equal(unlink(path_of(&f, "buckets/data/d/b")), 0);
+    assert_int_equal(rmdir(path_of(&f, "buckets/data/d")), 0);
+    assert_int_equal(rmdir(path_of(&f, "buckets/data/e")), 0);
+    assert_string_equal(list(&f, (struct object_query){.delimiter = TY_STR("/")}), "");
+    assert_string_equal(list(&f, (struct object_query){0}), "");
+    fixture_close(&f);
+}
+
+static void disk_names_are_found_by_lists(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    put(&f, "a/1", "1");
+    assert_string_equal(list(&f, (struct object_query){0}), "a/1");
+    assert_int_equal(mkdir(path_of(&f, "buckets/data/n"), 0700), 0);
+    assert_int_equal(mkdir(path_of(&f, "buckets/data/n/deep"), 0700), 0);
+    disk_write(&f, "buckets/data/n/deep/x", "x");
+    disk_write(&f, "buckets/data/a/0", "0");
+    disk_write(&f, "buckets/data/top", "t");
+    assert_string_equal(list(&f, (struct object_query){.delimiter = TY_STR("/")}), "top|a/ n/");
+    assert_string_equal(list(&f, (struct object_query){0}), "a/0 a/1 n/deep/x top");
+    disk_write(&f, "buckets/data/n/deep/y", "y");
+    assert_string_equal(list(&f, (struct object_query){.prefix = TY_STR("n/deep/")}),
+                        "n/deep/x n/deep/y");
+    disk_write(&f, "buckets/data/n/deep/z", "z");
+    assert_ok(objects_scan(f.o, BUCKET));
+    assert_int_equal(ask(&f, "SELECT count(*) FROM object"), 6);
+    assert_ok(objects_scan(f.o, TY_STR("")));
+    assert_err(TY_NOT_FOUND, objects_scan(f.o, TY_STR("nowhere")));
+    fixture_close(&f);
+}
+
+/* More new names than a page looks for at once, files and folders of one name order mixed. */
+static void disk_many_new_names_are_all_found(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    for (int i = 0; i < 90; i++) {
+        assert_ok(ty_mkdirs(path_of(&f, ty_format(&f.a, "buckets/data/%02d/m/deep", i)), 0700));
+        for (int k = 0; k < 40; k++) {
+            disk_write(&f, ty_format(&f.a, "buckets/data/%02d/%c%d", i, "az"[k % 2], k), "");
+            if (k < 10)
+                disk_write(&f, ty_format(&f.a, "buckets/data/%02d/m/deep/%d", i, k), "");
+        }
+    }
+    struct object_query query = {.bucket = BUCKET, .limit = 700};
+    ty_str last = TY_STR("");
+    size_t count = 0;
+    do {
+        struct object_page page;
+        assert_ok(objects_list(f.o, &f.a, &query, &page));
+        for (size_t i = 0; i < page.item_count; i++, count++) {
+            assert_true(ty_str_cmp(last, page.items[i].name) < 0);
+            last = page.items[i].name;
+        }
+        query.token = page.next_token;
+    } while (query.token.len > 0);
+    assert_int_equal(count, 90 * 50);
+    fixture_close(&f);
+}
+
+static void disk_links_are_not_followed(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    disk_write(&f, "secret", "not in any bucket");
+    assert_int_equal(symlink(path_of(&f, "secret"), path_of(&f, "buckets/data/link")), 0);
+    assert_int_equal(symlink(f.dir, path_of(&f, "buckets/data/out")), 0);
+    assert_int_equal(mkfifo(path_of(&f, "buckets/data/pipe"), 0600), 0);
+    assert_gone(&f, "link");
+    assert_gone(&f, "out/secret");
+    assert_gone(&f, "pipe");
+    assert_gone(&f, "../../secret");
+    assert_string_equal(list(&f, (struct object_query){0}), "");
+    put(&f, "out/secret", "mine"); /* beside the link, not through it */
+    assert_string_equal(disk_read(&f, "secret"), "not in any bucket");
+    assert_holds(&f, "out/secret", "mine");
+    put(&f, "link", "a file now");
+    assert_string_equal(disk_read(&f, "secret"), "not in any bucket");
+    assert_holds(&f, "link", "a file now");
+    put(&f, "pipe", "a file too");
+    assert_holds(&f, "pipe", "a file too");
+    fixture_close(&f);
+}
+
+static void disk_foreign_file_in_the_way(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    disk_write(&f, "buckets/data/a", "theirs"); /* no row yet */
+    put(&f, "a/b", "below");
+    assert_holds(&f, "a", "theirs");
+    assert_holds(&f, "a/b", "below");
+    assert_int_equal(mkdir(path_of(&f, "buckets/data/folder"), 0700), 0);
+    disk_write(&f, "buckets/data/folder/x", "x");
+    put(&f, "folder", "a file of that name");
+    assert_holds(&f, "folder", "a file of that name");
+    assert_holds(&f, "folder/x", "x");
+    fixture_close(&f);
+}
+
+static void disk_change_while_reading_shows(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    put(&f, "a", "0123456789");
+    struct object object;
+    int fd;
+    assert_ok(objects_read(f.o, &f.a, ref_of("a"), NULL, &object, &fd));
+    assert_true(objects_unchanged(&object, fd));
+    disk_write(&f, "buckets/data/a", "9876543210");
+    assert_false(objects_unchanged(&object, fd));
+    close(fd);
+    fixture_close(&f);
+}
+
+static void disk_strays_go_at_the_start(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    disk_write(&f, "staging/0123456789abcdef0123456789abcdef", "left by a crash");
+    disk_write(&f, "staging/whatever", "left by nobody");
+    assert_int_equal(mkdir(path_of(&f, "odd/gone"), 0700), 0);
+    disk_write(&f, "odd/gone/x", "of a bucket that is no more");
+    assert_int_equal(mkdir(path_of(&f, "buckets/theirs"), 0700), 0);
+    disk_write(&f, "buckets/theirs/keep", "not ours to remove");
+    assert_int_equal(mkdir(path_of(&f, "buckets/empty"), 0700), 0);
+    fixture_reopen(&f);
+    assert_int_equal(disk_count(&f, "staging"), 0);
+    assert_false(on_disk(&f, "odd/gone"));
+    assert_false(on_disk(&f, "buckets/empty"));
+    assert_true(on_disk(&f, "buckets/theirs/keep"));
+    fixture_close(&f);
+}
+
+/* ---- many at once ---- */
+
+enum { THREADS = 6, ROUNDS = 60 };
+
+struct worker {
+    struct fixture f;
+    int number;
+    const char *failure;
+};
+
+/* Writes, reads, lists and deletes names that all share, files and folders of the same names among
+ * them. */
+static void *work(void *arg)
+{
+    struct worker *w = arg;
+    static const char *const names[] = {"a", "a/b", "a/b/c", "d/", "d/x", "e"};
+    for (int i = 0; i < ROUNDS && !w->failure; i++) {
+        const char *name = names[(i * 7 + w->number) % (int)TY_COUNT(names)];
+        struct object object;
+        ty_str bytes = TY_STR("");
+        char text[64];
+        snprintf(text, sizeof text, "%d writes %d into %s", w->number, i, name);
+        ty_err err = TY_OK;
+        if (i % 5 == 4)
+            err = objects_delete(w->f.o, ref_of(name), NULL);
+        else
+            err = try_put(&w->f, name,
+                          ty_str_of(ty_str_ends(ty_str_of(name), TY_STR("/")) ? "" : text), NULL,
+                          &object);
+        if (err != TY_OK && err != TY_NOT_FOUND)
+            w->failure = ty_err_take();
+        err = try_read(&w->f, ref_of(names[i % (int)TY_COUNT(names)]), &object, &bytes);
+        if (err != TY_OK && err != TY_NOT_FOUND && err != TY_UNAVAILABLE && !w->failure)
+            w->failure = ty_err_take();
+        if (i % 10 == 0)
+            list(&w->f, (struct object_query){0});
+        ty_arena_clear(&w->f.a);
+    }
+    return NULL;
+}
+
+static void many_change_the_same_names(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    struct worker workers[THREADS];
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        workers[i] = (struct worker){.f = {.o = f.o}, .number = i};
+        assert_int_equal(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        if (workers[i].failure)
+            fail_msg("%s", workers[i].failure);
+    }
+    const char *before = list(&f, (struct object_query){0});
+    fixture_reopen(&f);
+    assert_string_equal(list(&f, (struct object_query){0}), before);
+    assert_int_equal(disk_count(&f, "staging"), 0);
+    assert_int_equal(disk_count(&f, "buckets"),
+                     ask(&f, "SELECT count(*) FROM object WHERE place = 0"));
+    assert_int_equal(disk_count(&f, "odd"), ask(&f, "SELECT count(*) FROM object WHERE place = 1"));
+    fixture_close(&f);
+}
+
+/* As a backup and its restoring do: other inodes, times to the second. */
+static void disk_copied_files_are_the_same_objects(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct object nice, odd, after;
+    ty_str bytes;
+    fixture_open(&f);
+    nice = put(&f, "a/b", "nice");
+    odd = put(&f, "a//b", "odd");
+    put(&f, "changed", "before");
+    fixture_reopen(&f); /* all of it settled */
+    const char *to = ty_format(&f.a, "%s.copy", f.dir);
+    assert_ok(ty_mkdirs(to, 0700));
+    assert_ok(objects_rows_copy(f.dir, to));
+    objects_close(f.o);
+    const char *command =
+        ty_format(&f.a,
+                  "set -e; cd %s; cp -r buckets odd staging %s; find buckets odd -type f | while "
+                  "read -r p; do touch -d @$(stat -c %%Y \"$p\") \"%s/$p\"; done; echo longer > "
+                  "%s/buckets/data/changed",
+                  f.dir, to, to, to);
+    assert_int_equal(system(command), 0);
+    assert_ok(objects_restored(to));
+    assert_ok(objects_open(to, &f.o));
+    assert_ok(try_read(&f, ref_of("a/b"), &after, &bytes));
+    assert_int_equal(after.generation, nice.generation);
+    assert_string_equal(bytes.ptr, "nice");
+    assert_ok(try_read(&f, ref_of("a//b"), &after, &bytes));
+    assert_int_equal(after.generation, odd.generation);
+    assert_string_equal(bytes.ptr, "odd");
+    assert_holds(&f, "changed", "longer\n");
+    objects_close(f.o);
+    assert_ok(ty_remove_tree(AT_FDCWD, to));
+    assert_ok(objects_open(f.dir, &f.o));
+    fixture_close(&f);
+}
+
+static void disk_nothing_to_copy(void **state)
+{
+    (void)state;
+    struct fixture f;
+    folder_make(&f);
+    const char *to = ty_format(&f.a, "%s.copy", f.dir);
+    assert_ok(ty_mkdirs(to, 0700));
+    assert_ok(objects_rows_copy(f.dir, to));
+    assert_ok(objects_restored(to));
+    assert_int_equal(rmdir(to), 0); /* still empty */
+    fixture_close(&f);
+}
+
+static const struct CMUnitTest tests[] = {
+    TEST("disk/copied_files_are_the_same_objects", disk_copied_files_are_the_same_objects),
+    TEST("disk/nothing_to_copy", disk_nothing_to_copy),
+    TEST("disk/new_file_is_an_object", disk_new_file_is_an_object),
+    TEST("disk/change_is_a_generation", disk_change_is_a_generation),
+    TEST("disk/removal_is_seen", disk_removal_is_seen),
+    TEST("disk/names_are_found_by_lists", disk_names_are_found_by_lists),
+    TEST("disk/many_new_names_are_all_found", disk_many_new_names_are_all_found),
+    TEST("disk/links_are_not_followed", disk_links_are_not_followed),
+    TEST("disk/foreign_file_in_the_way", disk_foreign_file_in_the_way),
+    TEST("disk/change_while_reading_shows", disk_change_while_reading_shows),
+    TEST("disk/strays_go_at_the_start", disk_strays_go_at_the_start),
+    TEST("many/change_the_same_names", many_change_the_same_names),
+};
+TEST_MAIN("objects_disk", tests)

@@ -1,0 +1,1 @@
+"""Job files as people write them: corpus.py."""
