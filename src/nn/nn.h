@@ -54,7 +54,8 @@ struct nn_value {
     int64_t buckets;                    /* of a category */
     const struct nn_feature_kind *kind; /* NULL: a column */
     size_t inputs[NN_MAX_INPUTS], input_count;
-    float subtract, divide; /* scale */
+    float subtract, divide; /* scale, normalise */
+    bool measured;          /* normalise: they are known */
     const float *edges;     /* bucketize */
     size_t edge_count;
     const ty_str *words; /* vocabulary, sorted by `order` for searching */
@@ -217,6 +218,21 @@ void nn_scratch_drop(const struct nn_model *m, struct nn_scratch *s, size_t firs
 TY_NODISCARD ty_err nn_features_compute(const struct nn_model *m, struct nn_scratch *s,
                                         size_t count, float *floats, int32_t *ids, float *labels,
                                         size_t *ret_bad);
+
+/* ---- measuring: what normalise features must know of the data before all else ---- */
+
+/* Sums of one feature's input; a model has one for each of its values. */
+struct nn_measure {
+    double count, sum, squares;
+};
+/* Is there a normalise feature that has not been measured? */
+bool nn_measure_needed(const struct nn_model *m);
+/* Add `count` rows that are in the scratch's columns to the sums of the features that can be
+ * measured now: those whose input needs no other measuring first. Bad rows as above. */
+TY_NODISCARD ty_err nn_measure_add(const struct nn_model *m, struct nn_scratch *s, size_t count,
+                                   struct nn_measure *to, size_t *ret_bad);
+/* All rows were added: set mean and deviation of those features, Keras's Normalization's. */
+void nn_measure_finish(struct nn_model *m, const struct nn_measure *sums);
 
 /* ---- networks ---- */
 

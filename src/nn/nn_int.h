@@ -3,7 +3,7 @@
  *   read.c    fields of the model file, with lines in messages
  *   expr.c    numbers written as expressions of parameters
  *   model.c, model_head.c, model_net.c, model_training.c   the sections of the file
- *   features.c, feature_*.c   kinds of features (features.def)
+ *   features.c, feature_*.c   kinds of features (features.def); measure.c what they ask of the data
  *   net.c     plan, forward, backward; init.c first values
  *   layer_*.c kinds of layers (layers.def)
  *   export.c  the graph of a SavedModel */

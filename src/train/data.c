@@ -18,6 +18,7 @@ struct piece {
     const size_t *places;             /* of the model's columns among them; NULL: the same */
     size_t column_count;
     bool skip_bad;
+    struct nn_measure *measure; /* rows are only measured; NULL: they are kept */
     float *floats, *labels;
     int32_t *ids;
     size_t count, cap, bad_rows;
@@ -37,6 +38,18 @@ static void piece_grow(struct piece *p, size_t more)
     p->ids = realloc(p->ids, (p->cap * m->slots_id + 1) * sizeof *p->ids);
     p->labels = realloc(p->labels, p->cap * m->head_count * sizeof *p->labels);
     ty_assert(p->floats && p->ids && p->labels);
+}
+
+/* Features of `count` rows in the scratch, added to the piece, or to what is measured. */
+static ty_err rows_compute(struct piece *p, struct nn_scratch *s, size_t count, size_t *ret_bad)
+{
+    const struct nn_model *m = p->model;
+    if (p->measure)
+        return nn_measure_add(m, s, count, p->measure, ret_bad);
+    piece_grow(p, count);
+    return nn_features_compute(m, s, count, p->floats + p->count * m->slots_float,
+                               p->ids + p->count * m->slots_id,
+                               p->labels + p->count * m->head_count, ret_bad);
 }
 
 /* The line of row `row` of the block that begins at `offset`: read again up to it. */
@@ -73,10 +86,7 @@ static ty_err block_take(struct piece *p, struct nn_scratch *s, struct csv_reade
     const struct nn_model *m = p->model;
     size_t done = 0, bad = 0;
     while (done < rows) {
-        piece_grow(p, rows - done);
-        ty_err err = nn_features_compute(m, s, rows - done, p->floats + p->count * m->slots_float,
-                                         p->ids + p->count * m->slots_id,
-                                         p->labels + p->count * m->head_count, &bad);
+        ty_err err = rows_compute(p, s, rows - done, &bad);
         if (err == TY_OK) {
             p->count += rows - done;
             break;
@@ -200,11 +210,8 @@ static ty_err records_read(struct piece *p, ty_str text, struct ty_arena *a)
             break;
         number++;
         ty_err row = record_take(&r, m, record, nn_scratch_columns(s), 0);
-        piece_grow(p, 1);
         if (row == TY_OK)
-            row = nn_features_compute(m, s, 1, p->floats + p->count * m->slots_float,
-                                      p->ids + p->count * m->slots_id,
-                                      p->labels + p->count * m->head_count, &bad);
+            row = rows_compute(p, s, 1, &bad);
         p->count += row == TY_OK;
         if (row != TY_OK && p->bad_rows++ == 0)
             snprintf(p->message, sizeof p->message, "%s: record %zu: %s", p->path, number,
@@ -373,22 +380,44 @@ static ty_err pieces_join(struct loader *l, struct train_data *d)
     return TY_OK;
 }
 
+/* Map the files and cut them into pieces. */
+static ty_err loader_open(struct loader *l, const char *const *patterns, size_t count,
+                          size_t *ret_files, size_t *ret_bytes)
+{
+    const char **files = NULL;
+    size_t file_count = 0;
+    ty_err err = train_files_find(&l->arena, patterns, count, &files, &file_count);
+    if (err == TY_OK)
+        l->texts = ty_new_array(&l->arena, ty_str, file_count);
+    for (size_t i = 0; err == TY_OK && i < file_count; i++) {
+        err = train_file_map(files[i], &l->texts[i]);
+        l->file_count += err == TY_OK;
+        *ret_bytes += l->texts[i].len;
+        if (err == TY_OK && (l->texts[i].len > 0 || file_count == 1))
+            err = file_cut(l, files[i], l->texts[i]);
+    }
+    *ret_files = file_count;
+    return err;
+}
+
+static void loader_close(struct loader *l)
+{
+    for (size_t i = 0; i < l->piece_count; i++) {
+        free(l->pieces[i].floats);
+        free(l->pieces[i].ids);
+        free(l->pieces[i].labels);
+    }
+    for (size_t i = 0; i < l->file_count; i++)
+        train_file_unmap(l->texts[i]);
+    ty_arena_clear(&l->arena);
+}
+
 ty_err train_data_load(const struct nn_model *m, const char *const *patterns, size_t count,
                        struct tensor_team *team, struct train_data *ret_data)
 {
     struct loader l = {.model = m};
     struct train_data d = {0};
-    const char **files = NULL;
-    ty_err err = train_files_find(&l.arena, patterns, count, &files, &d.files);
-    if (err == TY_OK)
-        l.texts = ty_new_array(&l.arena, ty_str, d.files);
-    for (size_t i = 0; err == TY_OK && i < d.files; i++) {
-        err = train_file_map(files[i], &l.texts[i]);
-        l.file_count += err == TY_OK;
-        d.bytes += l.texts[i].len;
-        if (err == TY_OK && (l.texts[i].len > 0 || d.files == 1))
-            err = file_cut(&l, files[i], l.texts[i]);
-    }
+    ty_err err = loader_open(&l, patterns, count, &d.files, &d.bytes);
     if (err == TY_OK) {
         tensor_team_run(team, piece_run, l.pieces, (int)l.piece_count);
         err = pieces_join(&l, &d);
@@ -396,18 +425,49 @@ ty_err train_data_load(const struct nn_model *m, const char *const *patterns, si
     if (err == TY_OK && d.rows.count == 0)
         err = ty_fail(TY_INVALID_ARGUMENT, "'%s' has no rows%s%s", patterns[0],
                       d.bad_rows ? "; the first bad one: " : "", d.first_bad);
-    for (size_t i = 0; i < l.piece_count; i++) {
-        free(l.pieces[i].floats);
-        free(l.pieces[i].ids);
-        free(l.pieces[i].labels);
-    }
-    for (size_t i = 0; i < l.file_count; i++)
-        train_file_unmap(l.texts[i]);
-    ty_arena_clear(&l.arena);
+    loader_close(&l);
     if (err == TY_OK)
         *ret_data = d;
     else
         train_data_clear(&d);
+    return err;
+}
+
+/* ---- measuring ---- */
+
+/* Sums are by piece and pieces are cut by size, so threads do not change them. */
+static ty_err measure_pass(struct nn_model *m, struct loader *l, struct tensor_team *team)
+{
+    struct nn_measure *all = ty_new_array(&l->arena, struct nn_measure, m->value_count);
+    for (size_t i = 0; i < l->piece_count; i++)
+        l->pieces[i].measure = ty_new_array(&l->arena, struct nn_measure, m->value_count);
+    tensor_team_run(team, piece_run, l->pieces, (int)l->piece_count);
+    for (size_t i = 0; i < l->piece_count; i++) {
+        const struct piece *p = &l->pieces[i];
+        if (p->err != TY_OK)
+            return ty_fail(p->err, "%s", p->message);
+        for (size_t k = 0; k < m->value_count; k++) {
+            all[k].count += p->measure[k].count;
+            all[k].sum += p->measure[k].sum;
+            all[k].squares += p->measure[k].squares;
+        }
+    }
+    nn_measure_finish(m, all);
+    return TY_OK;
+}
+
+ty_err train_data_measure(struct nn_model *m, const char *const *patterns, size_t count,
+                          struct tensor_team *team)
+{
+    ty_err err = TY_OK;
+    while (err == TY_OK && nn_measure_needed(m)) {
+        struct loader l = {.model = m};
+        size_t files, bytes = 0;
+        err = loader_open(&l, patterns, count, &files, &bytes);
+        if (err == TY_OK)
+            err = measure_pass(m, &l, team);
+        loader_close(&l);
+    }
     return err;
 }
 

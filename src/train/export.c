@@ -80,6 +80,22 @@ static void classes_write(struct ty_buf *b, const struct nn_model *m)
     ty_buf_addz(b, "]");
 }
 
+static void measured_write(struct ty_buf *b, const struct nn_model *m)
+{
+    const char *before = "";
+    ty_buf_addz(b, ",\"measured\":{");
+    for (size_t i = m->column_count; i < m->value_count; i++) {
+        const struct nn_value *v = &m->values[i];
+        if (!v->measured)
+            continue;
+        ty_buf_addz(b, before);
+        wire_json_string(b, v->name);
+        ty_buf_addf(b, ":[%.9g,%.9g]", (double)v->subtract, (double)v->divide);
+        before = ",";
+    }
+    ty_buf_addz(b, "}");
+}
+
 static ty_err source_write(struct ty_arena *a, const struct nn_model *m, const char *dir)
 {
     struct ty_buf b;
@@ -100,6 +116,7 @@ static ty_err source_write(struct ty_arena *a, const struct nn_model *m, const c
     ty_buf_addz(&b, "}");
     if (m->images.height > 0)
         classes_write(&b, m);
+    measured_write(&b, m);
     ty_buf_addz(&b, "}\n");
     ty_err err = ty_buf_check(&b, "trainyard.json");
     if (err == TY_OK)

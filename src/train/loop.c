@@ -130,7 +130,9 @@ static ty_err data_load(struct run *r)
     r->room = o->cache_bytes ? o->cache_bytes : train_room_default();
     if (r->model->images.height > 0)
         return images_load(r);
-    ty_err err = train_data_load(r->model, o->train_paths, o->train_count, r->team, &r->train);
+    ty_err err = train_data_measure(r->model, o->train_paths, o->train_count, r->team);
+    if (err == TY_OK)
+        err = train_data_load(r->model, o->train_paths, o->train_count, r->team, &r->train);
     if (err != TY_OK)
         return err;
     data_say(r, &r->train, "train", began);

@@ -47,6 +47,7 @@ static void tool_init(struct tool *t, int argc, char **argv)
     must(ty_parse_i64(ty_str_of(argv[4]), &t->steps));
     t->team = tensor_team_new(2);
     const char *paths[] = {argv[3]};
+    must(train_data_measure(t->model, paths, 1, t->team));
     must(train_data_load(t->model, paths, 1, t->team, &t->data));
     must(nn_net_new(t->model, (size_t)t->model->training.batch_size,
                     (size_t)t->model->training.shards, 1, t->team, &t->net));

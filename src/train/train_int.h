@@ -53,6 +53,9 @@ TY_NODISCARD ty_err train_data_load(const struct nn_model *m, const char *const 
                                     size_t count, struct tensor_team *team,
                                     struct train_data *ret_data);
 void train_data_clear(struct train_data *d);
+/* Before that: mean and deviation for the model's normalise features, from the same files. */
+TY_NODISCARD ty_err train_data_measure(struct nn_model *m, const char *const *patterns,
+                                       size_t count, struct tensor_team *team);
 
 /* ---- pictures.c ---- */
 

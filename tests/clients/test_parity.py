@@ -39,7 +39,7 @@ def relative(ours, theirs):
 
 # Chicago's inputs are not normalised (seconds beside miles) and batch norm magnifies rounding: TensorFlow's own float32 gradients are
 # up to 2e-5 from its float64 ones. Ours must be within 1e-5 of either; see parity.py.
-@pytest.mark.parametrize("model, tolerance", [("taxifare", 1e-5), ("chicago_taxi", 1e-5), ("cnn", 1e-4)])
+@pytest.mark.parametrize("model, tolerance", [("taxifare", 1e-5), ("chicago_taxi", 1e-5), ("cnn", 1e-4), ("heads", 1e-5)])
 def test_losses_and_gradients_are_tensorflows(tensorflow, tmp_path, model, tolerance):
     case = tensorflow("make", model, str(tmp_path))
     assert case["kinks"] <= 10  # steps at a ReLU's corner; see parity.py

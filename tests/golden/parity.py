@@ -221,7 +221,77 @@ training: {{optimizer: {{type: adam, learning_rate: 0.0003}}, batch_size: batch_
         self.optimizer.apply_gradients(grads)
 
 
-MODELS = {"taxifare": Taxifare, "chicago_taxi": ChicagoTaxi, "cnn": Cnn}
+class Heads:
+    """Two heads of one network on normalised inputs: a Huber loss, and classes with weights of their own."""
+
+    WEIGHTS = [0.5, 2.0]
+    CLASS_WEIGHTS = [1.0, 3.0, 0.5]
+
+    def __init__(self):
+        layers = tf.keras.layers
+        values = np.array([[float(v) for v in r[2:]] for r in self.rows()], np.float32)
+        self.norm = []
+        for column in values.T:  # adapt sums in float32, too coarse for 1000 +- 3: it must agree, and numpy's float64 is used
+            exact = column.astype(np.float64)
+            adapted = layers.Normalization(axis=None)
+            adapted.adapt(column)
+            assert np.isclose(float(adapted.variance), exact.var(), rtol=0.02) and np.isclose(float(adapted.mean), exact.mean(), rtol=1e-5)
+            self.norm.append(layers.Normalization(axis=None, mean=exact.mean(), variance=exact.var()))
+        inputs = layers.Input((3,))
+        h = layers.Dense(16, activation="tanh", name="h")(inputs)
+        self.model = tf.keras.Model(inputs, [layers.Dense(1, name="fare_out")(h), layers.Dense(3, name="kind_out")(h)])
+        self.optimizer, self.settings = tf.keras.optimizers.Adam(0.01), {"batch_size": BATCH}
+
+    def model_file(self):
+        return f"""
+name: heads
+parameters: {{batch_size: 32}}
+input: {{columns: [{{name: fare}}, {{name: kind, type: int}}, {{name: a}}, {{name: b}}, {{name: c, type: int}}]}}
+features:
+  - {{name: a1, normalise: a}}
+  - {{name: b1, normalise: b}}
+  - {{name: c1, normalise: c}}
+network:
+  input: [a1, b1, c1]
+  layers:
+    - {{dense: 16, activation: tanh, name: h}}
+    - {{dense: 1, name: fare_out, input: h}}
+    - {{dense: 3, name: kind_out, input: h}}
+heads:
+  - {{name: fare, input: fare_out, label: fare, loss: huber, weight: {self.WEIGHTS[0]}, metrics: [mae]}}
+  - {{name: kind, input: kind_out, type: multiclass, classes: [low, middle, high], label: kind, weight: {self.WEIGHTS[1]},
+     class_weights: {self.CLASS_WEIGHTS}, metrics: [accuracy]}}
+training: {{optimizer: {{type: adam, learning_rate: 0.01}}, batch_size: batch_size}}
+"""
+
+    def rows(self):
+        rng = random.Random(10)
+        for _ in range(STEPS * BATCH):
+            a, b, c = rng.gauss(1000, 3), rng.uniform(0, 1e-3), rng.randrange(100)
+            yield [f"{rng.gauss(a - 1000, 1):.4f}", str(min(2, c // 30)), f"{a:.4f}", f"{b:.8f}", str(c)]
+
+    def batch(self, rows):
+        x = tf.constant([[float(v) for v in r[2:]] for r in rows])
+        y = [tf.constant([[float(r[0])] for r in rows]), tf.constant([int(r[1]) for r in rows])]
+        return tf.stack([norm(x[:, i]) for i, norm in enumerate(self.norm)], 1), y
+
+    def loss(self, x, y):
+        fare, kind = self.model(x, training=True)
+        weights = tf.gather(self.CLASS_WEIGHTS, y[1])
+        losses = [tf.keras.losses.Huber()(y[0], fare), tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)(y[1], kind, weights)]
+        return sum(w * loss for w, loss in zip(self.WEIGHTS, losses))
+
+    def variables(self):
+        return {v.name.split(":")[0]: v for v in self.model.trainable_variables}
+
+    def extra(self):
+        return {}
+
+    def apply(self, grads):
+        self.optimizer.apply_gradients(grads)
+
+
+MODELS = {"taxifare": Taxifare, "chicago_taxi": ChicagoTaxi, "cnn": Cnn, "heads": Heads}
 
 
 def make(name, folder):
