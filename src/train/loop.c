@@ -449,7 +449,9 @@ static ty_err run_all(struct run *r, struct train_result *result)
     result->examples_per_second = (double)r->examples / seconds;
     if (r->options->plot)
         report_plot(&r->report);
-    if (r->options->output_dir && !r->options->no_export)
+    if (r->options->plot && r->options->output_dir)
+        err = train_plot(&r->report, ty_format(&r->arena, "%s/curves.png", r->options->output_dir));
+    if (err == TY_OK && r->options->output_dir && !r->options->no_export)
         err = export(r, result);
     return err;
 }

@@ -108,7 +108,7 @@ void report_epoch_end(struct report *r, int64_t steps, const struct metrics *tra
 
 /* ---- curves in characters ---- */
 
-static double history_at(const struct report *r, size_t row, size_t column)
+double report_value(const struct report *r, size_t row, size_t column)
 {
     double value;
     memcpy(&value, r->history.ptr + (row * r->columns + column) * sizeof value, sizeof value);
@@ -122,7 +122,7 @@ static void plot_one(const struct report *r, size_t column, size_t valid_column)
     double low = INFINITY, high = -INFINITY;
     for (size_t i = 0; i < r->rows; i++)
         for (size_t k = 0; k < 2; k++) {
-            double value = history_at(r, i, k ? valid_column : column);
+            double value = report_value(r, i, k ? valid_column : column);
             low = value < low ? value : low;
             high = value > high ? value : high;
         }
@@ -133,7 +133,7 @@ static void plot_one(const struct report *r, size_t column, size_t valid_column)
     double span = high > low ? high - low : 1;
     for (size_t i = 0; i < r->rows; i++)
         for (size_t k = 0; k < 2; k++) {
-            double value = history_at(r, i, k ? valid_column : column);
+            double value = report_value(r, i, k ? valid_column : column);
             size_t x = r->rows > 1 ? i * (PLOT_COLUMNS - 1) / (r->rows - 1) : 0;
             size_t y = (size_t)((high - value) / span * (PLOT_ROWS - 1) + 0.5);
             if (value == value && y < PLOT_ROWS)
@@ -147,12 +147,17 @@ static void plot_one(const struct report *r, size_t column, size_t valid_column)
            "----------------------------------------------------------------", "", r->rows);
 }
 
+size_t report_metrics(const struct report *r)
+{
+    size_t count = 1;
+    while (count < r->columns && strcmp(r->names[count], r->names[0]) != 0)
+        count++;
+    return count; /* from here on they are the validation's */
+}
+
 void report_plot(const struct report *r)
 {
-    size_t half = r->columns;
-    for (size_t i = 1; i < r->columns; i++)
-        if (strcmp(r->names[i], r->names[0]) == 0)
-            half = i; /* from here on they are the validation's */
+    size_t half = report_metrics(r);
     for (size_t i = 0; i < half && r->rows > 0; i++)
         plot_one(r, i, half < r->columns ? half + i : i);
     fflush(stdout);

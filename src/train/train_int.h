@@ -7,7 +7,8 @@
  *   feed.c, feed_pictures.c   the examples of a batch; order.c which rows those are
  *   optimizer.c  steps of optimizers.def, and rows of tables that wait for theirs
  *   metric.c     metrics.def
- *   loop.c       a run from begin to end; report.c what it prints; curves.c event files and plots
+ *   loop.c       a run from begin to end; report.c what it prints; curves.c event files
+ *   plot.c       the curves as a picture, drawn on a canvas.c
  *   checkpoint.c save and resume
  *   export.c     a SavedModel; model_dir.c reading one back; predict.c */
 #ifndef TY_TRAIN_INT_H
@@ -211,6 +212,28 @@ void report_epoch_end(struct report *r, int64_t steps, const struct metrics *tra
                       const struct metrics *valid);
 void report_plot(const struct report *r); /* the curves, in characters */
 void report_clear(struct report *r);
+/* How many metrics an epoch has; the same number of columns after them are the validation's. */
+size_t report_metrics(const struct report *r);
+double report_value(const struct report *r, size_t row, size_t column);
+
+/* ---- canvas.c, plot.c ---- */
+
+struct canvas {
+    int width, height;
+    uint8_t *pixels; /* (height, width, 3) */
+};
+void canvas_init(struct canvas *c, int width, int height, uint32_t colour); /* 0xrrggbb */
+void canvas_clear(struct canvas *c);
+void canvas_box(struct canvas *c, int x, int y, int width, int height, uint32_t colour);
+/* Smooth, with round ends; from a point to itself it is a disc. */
+void canvas_line(struct canvas *c, const double from[2], const double to[2], double width,
+                 uint32_t colour);
+/* Letters are 5 by 7 dots of `size` pixels each, and some go below. */
+void canvas_text(struct canvas *c, int x, int y, const char *text, int size, uint32_t colour);
+int canvas_text_width(const char *text, int size);
+TY_NODISCARD ty_err canvas_png(const struct canvas *c, struct ty_buf *b);
+/* The curves as a PNG file; none if no epoch is over. */
+TY_NODISCARD ty_err train_plot(const struct report *r, const char *path);
 
 /* ---- curves.c ---- */
 
