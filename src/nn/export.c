@@ -201,10 +201,23 @@ static void classes_export(struct nn_exporter *x, const struct nn_head *h, struc
                SHAPE(-1, 1));
 }
 
+const struct nn_layer *nn_export_obstacle(const struct nn_model *m)
+{
+    for (size_t i = 0; i < m->layer_count; i++)
+        if (m->layers[i].kind->export == NULL)
+            return &m->layers[i];
+    return NULL;
+}
+
 ty_err nn_export(const struct nn_net *n, struct ty_arena *a, struct graph *g,
                  struct saved_signature *ret_signature)
 {
     const struct nn_model *m = n->model;
+    const struct nn_layer *obstacle = nn_export_obstacle(m);
+    if (obstacle)
+        return ty_fail(TY_FAILED_PRECONDITION,
+                       "the layer '%s' cannot be exported: its kind, %s, has no 'export'",
+                       obstacle->name.ptr, obstacle->kind->name);
     struct nn_exporter x = {.net = n, .arena = a, .graph = g};
     struct saved_signature sig = {.key = TY_STR("serving_default"),
                                   .method = TY_STR("tensorflow/serving/predict")};

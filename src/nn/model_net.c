@@ -146,9 +146,14 @@ static const struct nn_layer_kind *kind_find(struct nn_reader *r, const json_t *
     for (size_t i = FIRST_KIND; i < TY_COUNT(KINDS); i++)
         if (json_object_get(object, KINDS[i]->name))
             return KINDS[i];
+    for (size_t i = 0; nn_own_kind(i); i++)
+        if (json_object_get(object, nn_own_kind(i)->name))
+            return nn_own_kind(i);
     ty_buf_init(&b, 400);
     for (size_t i = FIRST_KIND; i < TY_COUNT(KINDS); i++)
         ty_buf_addf(&b, "%s%s", i > FIRST_KIND ? ", " : "", KINDS[i]->name);
+    for (size_t i = 0; nn_own_kind(i); i++)
+        ty_buf_addf(&b, ", %s", nn_own_kind(i)->name);
     *ret_err = nn_fail(r, "names no kind of layer; there are %s", b.ptr);
     ty_buf_clear(&b);
     return NULL;

@@ -35,6 +35,8 @@ enum {
     NN_MAX_SHARDS = 64,
     NN_MAX_HEADS = 8,
     NN_LAYER_PARAMS = 4,
+    NN_MAX_OWN = 32, /* kinds of layers that a program adds */
+    NN_OWN_FIELDS = 8,
     NN_MAX_SIDE = 4096, /* of an image */
 };
 #define NN_MAX_FLOATS ((size_t)1 << 32) /* of all parameters: 16 GiB */
@@ -82,6 +84,7 @@ struct nn_layer {
     float scale, offset;            /* rescale */
     size_t size, stride;            /* conv2d, pools */
     bool same;                      /* padding */
+    float fields[NN_OWN_FIELDS];    /* of a kind of the program's own */
     size_t params[NN_LAYER_PARAMS]; /* places in the net's list; set by nn_net_new */
     size_t state;                   /* batch_norm: place of its sums */
     struct nn_part *parts;          /* features, wide: what they read */
@@ -280,8 +283,53 @@ void nn_flush_denormals(void);
 /* Gradients of the mean loss of the batch that was just computed. */
 void nn_net_backward(struct nn_net *n);
 
+/* ---- layers of one's own: examples/own_layer ----
+ *
+ * A program that links train may add kinds of layers. Registered once, before a model is read, they
+ * are named in model files as ours are ({swish: 1.5, name: s1}), and train, are saved and exported
+ * like them. A layer sees plain arrays: some examples of the batch at a time, on any thread, so it
+ * keeps nothing between calls. */
+
+/* One call: `rows` examples of `in` numbers become `rows` of `out`. */
+struct nn_own_call {
+    size_t rows, in, out;
+    bool training;
+    const float *fields;                  /* as the model file has them */
+    const float *params[NN_LAYER_PARAMS]; /* in the order of the kind */
+    const float *x;                       /* (rows, in) */
+    float *y;                             /* (rows, out); forward writes it */
+    /* backward only */
+    const float *dy;               /* (rows, out) */
+    float *dx;                     /* (rows, in), to be written; NULL: nobody needs it */
+    float *grads[NN_LAYER_PARAMS]; /* of these rows, to be written */
+};
+enum nn_own_size { NN_ONE, NN_IN, NN_OUT };
+#define NN_GLOROT (-1e30f) /* as a first value: drawn, as Keras draws kernels */
+struct nn_own_param {
+    const char *name;
+    enum nn_own_size rows, columns;
+    float first; /* of all its numbers */
+};
+struct nn_own_layer {
+    const char *name;                      /* its key in model files */
+    const char *fields[NN_OWN_FIELDS + 1]; /* NULL-ended; the key's own value is the first */
+    float defaults[NN_OWN_FIELDS];
+    size_t (*width)(size_t in, const float *fields); /* of the output; NULL: shaped as the input */
+    struct nn_own_param params[NN_LAYER_PARAMS];     /* up to the first without a name */
+    void (*forward)(const struct nn_own_call *c);
+    void (*backward)(const struct nn_own_call *c);
+    /* Nodes of TensorFlow that do the same, names under `scope`. NULL: models with it can be
+     * trained but not exported. */
+    struct graph_out (*export)(struct graph *g, const char *scope, const float *fields,
+                               struct graph_out x, const struct graph_out *params);
+};
+/* The kind outlives all models. A name that there is already is TY_ALREADY_EXISTS. */
+TY_NODISCARD ty_err nn_layer_register(const struct nn_own_layer *kind);
+
 /* ---- export ---- */
 
+/* The first layer whose kind has no export; NULL: the model can be exported. */
+const struct nn_layer *nn_export_obstacle(const struct nn_model *m);
 /* Build the graph: placeholders for the input's columns but the label, then the outputs of the
  * head. Variables are named as parameters. The signature's arrays are from the arena. */
 TY_NODISCARD ty_err nn_export(const struct nn_net *n, struct ty_arena *a, struct graph *g,

@@ -173,11 +173,14 @@ struct nn_layer_kind {
     void (*backward_after)(struct nn_net *n, const struct nn_layer *l, struct nn_shard *s);
     void (*combine)(struct nn_net *n, const struct nn_layer *l, bool backward);
     struct graph_out (*export)(struct nn_exporter *x, const struct nn_layer *l,
-                               const struct graph_out *inputs);
+                               const struct graph_out *inputs); /* NULL: it cannot be */
 };
 #define LAYER(name) extern const struct nn_layer_kind nn_layer_##name;
 #include "nn/layers.def"
 #undef LAYER
+
+/* Kinds that the program registered; NULL after the last. */
+const struct nn_layer_kind *nn_own_kind(size_t i);
 
 /* ---- layer_first.c ---- */
 

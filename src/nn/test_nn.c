@@ -461,6 +461,76 @@ static void normalise_is_measured(void **state)
     ty_arena_clear(&a);
 }
 
+/* ---- layers of a program's own: gain * x + offset of each unit, to twice the width ---- */
+
+static size_t stretch_width(size_t in, const float *fields)
+{
+    return in * (size_t)fields[0];
+}
+
+static void stretch_forward(const struct nn_own_call *c)
+{
+    for (size_t i = 0; i < c->rows; i++)
+        for (size_t k = 0; k < c->out; k++)
+            c->y[i * c->out + k] =
+                c->params[0][k] * c->x[i * c->in + k % c->in] + c->fields[1] * c->params[1][0];
+}
+
+static void stretch_backward(const struct nn_own_call *c)
+{
+    memset(c->grads[0], 0, c->out * sizeof(float));
+    c->grads[1][0] = 0;
+    memset(c->dx, 0, c->rows * c->in * sizeof(float));
+    for (size_t i = 0; i < c->rows; i++)
+        for (size_t k = 0; k < c->out; k++) {
+            float dy = c->dy[i * c->out + k];
+            c->grads[0][k] += dy * c->x[i * c->in + k % c->in];
+            c->grads[1][0] += dy * c->fields[1];
+            c->dx[i * c->in + k % c->in] += dy * c->params[0][k];
+        }
+}
+
+static const struct nn_own_layer STRETCH = {
+    .name = "stretch",
+    .fields = {"times", "lift"},
+    .defaults = {1, 0.5f},
+    .width = stretch_width,
+    .params = {{"gain", NN_ONE, NN_OUT, NN_GLOROT}, {"offset", NN_ONE, NN_ONE, 2}},
+    .forward = stretch_forward,
+    .backward = stretch_backward,
+};
+
+/* h1 is read by two, so that the layer's gradient is added to another's. */
+static void own_layer_learns(void **state)
+{
+    (void)state;
+    struct ty_arena a = {0};
+    struct nn_model *m;
+    struct nn_net *n;
+    struct saved_signature signature;
+    char *text = replaced(&a, MODEL, "    - {dense: 1, name: out}\n",
+                          "    - {stretch: 2, name: s, lift: 1 / 4}\n"
+                          "    - {concat: , input: [s, h1], name: both}\n"
+                          "    - {dense: 1, name: out}\n");
+    assert_err(TY_INVALID_ARGUMENT, parse(&a, text, &m));
+    assert_message("names no kind of layer");
+    assert_ok(nn_layer_register(&STRETCH));
+    assert_err(TY_ALREADY_EXISTS, nn_layer_register(&STRETCH));
+    check_gradients(text);
+    assert_ok(parse(&a, text, &m));
+    assert_true(m->layers[3].channels == 6 && m->layers[3].fields[1] == 0.25f);
+    struct tensor_team *team = tensor_team_new(1);
+    assert_ok(nn_net_new(m, ROWS, 4, 3, team, &n));
+    assert_err(TY_FAILED_PRECONDITION, nn_export(n, &a, graph_new(&a), &signature));
+    assert_message("its kind, stretch, has no 'export'");
+    nn_net_free(n);
+    tensor_team_free(team);
+    text = replaced(&a, text, "lift: 1 / 4", "times: 2");
+    assert_err(TY_INVALID_ARGUMENT, parse(&a, text, &m));
+    assert_message("stretch: leave its value empty");
+    ty_arena_clear(&a);
+}
+
 static void threads_do_not_change_a_bit(void **state)
 {
     (void)state;
@@ -493,6 +563,7 @@ static const struct CMUnitTest tests[] = {
     TEST("heads/have_their_own_losses", heads_have_their_own_losses),
     TEST("heads/with_mistakes", heads_with_mistakes),
     TEST("features/normalise_is_measured", normalise_is_measured),
+    TEST("own/layer_learns", own_layer_learns),
     TEST("net/threads_do_not_change_a_bit", threads_do_not_change_a_bit),
 };
 TEST_MAIN("nn", tests)

@@ -61,7 +61,7 @@ ty_err curves_open(struct curves *c, const char *dir, bool validation, const str
     struct ty_arena a = {0};
     c->fd[0] = c->fd[1] = -1;
     ty_err err = file_open(&a, dir, "train", &c->fd[0]);
-    if (err == TY_OK)
+    if (err == TY_OK && nn_export_obstacle(nn_net_model(n)) == NULL)
         err = graph_write(&a, c->fd[0], n);
     if (err == TY_OK && validation)
         err = file_open(&a, dir, "validation", &c->fd[1]);

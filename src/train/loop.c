@@ -211,6 +211,11 @@ static ty_err run_begin(struct run *r)
     ty_err err = model_load(r);
     if (err != TY_OK)
         return err;
+    const struct nn_layer *obstacle = nn_export_obstacle(r->model);
+    if (obstacle && o->output_dir && !o->no_export)
+        return ty_fail(TY_FAILED_PRECONDITION,
+                       "the layer '%s' cannot be exported, so this model needs --no_export",
+                       obstacle->name.ptr);
     const struct nn_training *t = &r->model->training;
     uint64_t seed = (uint64_t)(o->seed >= 0 ? o->seed : t->seed);
     size_t batch = (size_t)t->batch_size;

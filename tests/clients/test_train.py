@@ -306,3 +306,20 @@ print(json.dumps({"out": {n: v.numpy().astype(str if v.dtype == tf.string else f
     assert [round(v, 3) for v in theirs["measured"]] == [round(v, 3) for v in measured["a1"]]
     heads_files(tmp_path, shift=1)  # other data, other means
     assert "another" in trainyard(*command, "--resume", ok=False)
+
+
+def test_a_layer_of_ones_own(tensorflow, tmp_path):
+    """examples/own_layer: a C program with its own layer; TensorFlow runs what it exported, our binary says what it lacks."""
+    done = subprocess.run([TOP / "build" / "own_layer", tmp_path], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert float(re.search(r"gradient: off by (\S+) at most", done.stdout)[1]) < 1e-3
+    assert float(re.search(r"^loss (\S+) after 1890 steps", done.stdout, re.M)[1]) < 0.01
+    ours = [json.loads(line)["y"][0] for line in done.stdout.splitlines()[-5:]]
+    theirs = tensorflow("""
+import csv, json, sys, tensorflow as tf
+rows = [[float(v) for v in r] for r in csv.reader(open(sys.argv[2]))]
+f = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
+print(json.dumps(f(a=tf.constant([r[1] for r in rows]), b=tf.constant([r[2] for r in rows]))["y"].numpy().ravel().tolist()))
+""", exported(tmp_path), tmp_path / "ask.csv")
+    assert max(abs(a - b) for a, b in zip(ours, theirs, strict=True)) < 1e-5
+    assert "names no kind of layer" in trainyard("predict", "--model", exported(tmp_path), tmp_path / "ask.csv", ok=False)
