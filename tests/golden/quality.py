@@ -36,16 +36,10 @@ def taxifare(tf, seed, train, valid):
     return {"loss": history["loss"][-1], "val_loss": history["val_loss"][-1], "val_rmse": history["val_rmse"][-1]}
 
 
-def chicago_taxi(tf, seed, train, valid):
-    """The Estimator itself, with the reference's columns, optimizers and input."""
+def chicago_estimator(tf, folder, seed):
+    """The Estimator itself, with the reference's columns, optimizers and input -> (estimator, input of a file)."""
     fc, s = tf.feature_column, CHICAGO
-    names = pathlib.Path(train).read_text().split("\n", 1)[0].split(",")
     kinds = {"tip": 0, "trip_miles": 0.0, "trip_seconds": 0, "fare": 0, "payment_type": "", "company": ""}
-
-    def files(path, training):
-        return tf.data.experimental.make_csv_dataset(
-            path, s["batch_size"], names, list(kinds.values()), "tip", select_columns=list(kinds), shuffle=training, sloppy=training,
-            shuffle_buffer_size=2 * s["batch_size"] + 1, num_epochs=None if training else 1)
     miles, seconds = fc.numeric_column("trip_miles"), fc.numeric_column("trip_seconds")
     payment = fc.categorical_column_with_vocabulary_list(
         "payment_type", ["Cash", "Credit Card", "Pcard", "Unknown", "No Charge", "Prcard", "Dispute", "Mobile"])
@@ -53,17 +47,27 @@ def chicago_taxi(tf, seed, train, valid):
     wide = [fc.bucketized_column(miles, list(range(5, 55, 5))), fc.bucketized_column(seconds, [900, 1800, 2700, 3600]),
             fc.crossed_column(["miles_int", "trip_seconds"], 10_000)]
     deep = [fc.embedding_column(company, 10), fc.embedding_column(payment, 3), fc.numeric_column("fare"), miles, seconds]
+    model = tf.estimator.DNNLinearCombinedClassifier(
+        folder, wide, tf.keras.optimizers.legacy.Ftrl(s["learning_rate"]), deep,
+        tf.keras.optimizers.legacy.Adam(s["learning_rate"], epsilon=1e-8), [128, 64, 32], batch_norm=True,
+        config=tf.estimator.RunConfig(tf_random_seed=seed, save_checkpoints_secs=1e9))
 
     def whole(x, y):  # TensorFlow 2.15 refuses to cross a float column, which it once cut to a whole number
         return {**x, "miles_int": tf.cast(x["trip_miles"], tf.int64)}, y
-    steps = s["train_size"] * s["num_epochs"] // s["batch_size"]
+
+    def files(path, training):
+        names = pathlib.Path(path).read_text().split("\n", 1)[0].split(",")
+        return lambda: tf.data.experimental.make_csv_dataset(
+            path, s["batch_size"], names, [kinds[n] for n in names if n in kinds], "tip", select_columns=[n for n in names if n in kinds],
+            shuffle=training, sloppy=training, shuffle_buffer_size=2 * s["batch_size"] + 1, num_epochs=None if training else 1).map(whole)
+    return model, files
+
+
+def chicago_taxi(tf, seed, train, valid):
     with tempfile.TemporaryDirectory() as folder:
-        model = tf.estimator.DNNLinearCombinedClassifier(
-            folder, wide, tf.keras.optimizers.legacy.Ftrl(s["learning_rate"]), deep,
-            tf.keras.optimizers.legacy.Adam(s["learning_rate"], epsilon=1e-8), [128, 64, 32], batch_norm=True,
-            config=tf.estimator.RunConfig(tf_random_seed=seed, save_checkpoints_secs=1e9))
-        model.train(lambda: files(train, True).map(whole), steps=steps)
-        result = model.evaluate(lambda: files(valid, False).map(whole))
+        model, files = chicago_estimator(tf, folder, seed)
+        model.train(files(train, True), steps=CHICAGO["train_size"] * CHICAGO["num_epochs"] // CHICAGO["batch_size"])
+        result = model.evaluate(files(valid, False))
     return {"val_loss": result["average_loss"], **{f"val_{n}": result[n] for n in ("accuracy", "auc", "auc_precision_recall")}}
 
 
