@@ -287,8 +287,9 @@ static void conv_forward(struct nn_net *n, const struct nn_layer *l, struct nn_s
     struct tensor_conv c = conv_of(input_of(n, l), l, s->rows);
     float *y = s->y[nn_layer_index(n, l)];
     size_t places = s->rows * l->height * l->width;
+    c.bias = nn_layer_param(n, l, BIAS)->data;
+    c.relu = l->activation == NN_RELU;
     tensor_conv_forward(&c, s->y[l->inputs[0]], nn_layer_param(n, l, KERNEL)->data, y, s->scratch);
-    tensor_bias(y, nn_layer_param(n, l, BIAS)->data, places, l->units, l->activation == NN_RELU);
     if (l->activation > NN_RELU)
         nn_activate(y, places, l->units, l->activation);
 }

@@ -31,6 +31,7 @@ void nn_flush_denormals(void)
 
 /* ---- planning ---- */
 
+enum { ALONE_FLOATS = 1 << 16 }; /* of gradients: fewer are summed before a thread wakes up */
 enum { MOST_PARAMS = NN_MAX_LAYERS * NN_LAYER_PARAMS + NN_MAX_VALUES };
 enum { MOST_BLOCKS = 3 * NN_MAX_VALUES + 16 };
 
@@ -477,9 +478,22 @@ static void table_gather(struct nn_net *n, const struct nn_table *t)
     }
 }
 
+/* Of `index` among as many parts of the gradients as there are threads; each element is summed in
+ * the same order whoever does it. */
+static void grads_sum(void *arg, int index)
+{
+    struct nn_net *n = arg;
+    float *parts[NN_MAX_SHARDS];
+    size_t threads = n->plain_count < ALONE_FLOATS ? 1 : (size_t)tensor_team_threads(n->team);
+    size_t from = n->plain_count * (size_t)index / threads;
+    size_t to = n->plain_count * ((size_t)index + 1) / threads;
+    for (size_t i = 0; i < n->shard_count; i++)
+        parts[i] = n->shards[i].grads + from;
+    tensor_tree_sum(parts, n->shard_count, to - from);
+}
+
 void nn_net_backward(struct nn_net *n)
 {
-    float *parts[NN_MAX_SHARDS];
     ty_assert(n->batch.training);
     n->at = n->layer_count - 1;
     n->resuming = false;
@@ -494,9 +508,10 @@ void nn_net_backward(struct nn_net *n)
         n->at = i;
         n->resuming = true;
     }
-    for (size_t i = 0; i < n->shard_count; i++)
-        parts[i] = n->shards[i].grads;
-    tensor_tree_sum(parts, n->shard_count, n->plain_count);
+    if (n->plain_count < ALONE_FLOATS)
+        grads_sum(n, 0);
+    else
+        tensor_team_run(n->team, grads_sum, n, tensor_team_threads(n->team));
     for (size_t i = 0; i < n->table_count; i++)
         table_gather(n, &n->tables[i]);
 }

@@ -112,6 +112,43 @@ static void model_mistakes_name_their_line(void **state)
     }
 }
 
+/* A model of images; REPLACE in tests changes a line. */
+static const char IMAGES[] = "name: images\n"
+                             "input: {format: images, height: 8, width: 6, channels: 3}\n"
+                             "network:\n"
+                             "  layers: [{rescale: 1 / 255}, {flatten: }, {dense: 4}]\n"
+                             "head: {type: multiclass, classes: 4}\n";
+
+static void model_of_images(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *from, *to, *message;
+    } cases[] = {
+        {"channels: 3", "channels: 2", "images.yaml:2: input: 'channels' is 1 (grey) or 3"},
+        {"channels: 3", "columns: []", "input.columns: no such field; there are format, height"},
+        {"height: 8, ", "", "input: 'height' is missing"},
+        {"height: 8", "height: 5000", "5000 is not from 1"},
+        {"classes: 4", "classes: 4, label: y", "'label': an image's class is its folder"},
+        {"type: multiclass, classes: 4", "type: regression", "images have classes"},
+        {"  layers", "  input: [a]\n  layers", "'input' is for columns"},
+        {"head", "wide: {input: [a]}\nhead", "'wide' is for columns"},
+        {"{rescale: 1 / 255}", "{pixels: 1}", "names no kind of layer"},
+    };
+    struct ty_arena a = {0};
+    struct nn_model *m;
+    assert_ok(nn_model_parse(&a, "images.yaml", ty_str_of(IMAGES), NULL, 0, &m));
+    assert_int_equal(m->layers[0].height, 8);
+    assert_int_equal(m->layers[2].channels, 8 * 6 * 3);
+    for (size_t i = 0; i < TY_COUNT(cases); i++) {
+        char *text = replaced(&a, IMAGES, cases[i].from, cases[i].to);
+        assert_err(TY_INVALID_ARGUMENT,
+                   nn_model_parse(&a, "images.yaml", ty_str_of(text), NULL, 0, &m));
+        assert_message(cases[i].message);
+    }
+    ty_arena_clear(&a);
+}
+
 /* ---- features ---- */
 
 /* Rows of CSV text through all features. */
@@ -553,6 +590,7 @@ static void threads_do_not_change_a_bit(void **state)
 static const struct CMUnitTest tests[] = {
     TEST("model/is_read", model_is_read),
     TEST("model/mistakes_name_their_line", model_mistakes_name_their_line),
+    TEST("model/of_images", model_of_images),
     TEST("features/are_computed", features_are_computed),
     TEST("features/name_a_bad_row", features_name_a_bad_row),
     TEST("features/labels_must_be_classes", labels_must_be_classes),

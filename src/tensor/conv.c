@@ -3,10 +3,14 @@
  * In an image with its zeros around it, the filter_width * in values that one filter row meets at
  * an output pixel lie side by side, and those of the next pixel begin stride * in further on. That
  * is a matrix for the tile as it is: six output pixels are its rows, the taps of a filter row its
- * columns, and the filter's rows are summed one after the other. The gradient of x is the same walk
- * over dy with the filter turned; the gradient of the filter has taps as rows and pixels as
- * columns. Only the padding is a copy, of one image at a time. */
+ * columns, and the filter's rows are its parts. The gradient of x is the same walk over dy with the
+ * filter turned; the gradient of the filter has taps as rows, pixels as columns and the image's
+ * rows as parts. Only the padding is a copy, of one image at a time. */
 #include "tensor/tensor_int.h"
+
+/* Of dy, for the filter's gradient: few enough to stay in the second cache, and not so many that
+ * one long sum would lose digits. */
+enum { ROWS_AT_ONCE = 8 };
 
 static size_t least(size_t a, size_t b)
 {
@@ -76,12 +80,14 @@ size_t tensor_conv_scratch(const struct tensor_conv *c)
 }
 
 /* An image (height, width, channels) into `to`, its rows and columns `step` apart from (top, left)
- * on; what does not fit is left out. */
+ * on; what does not fit is left out. Around it are zeros, which the image before it leaves: only
+ * the `first` of a batch writes them. */
 static void pad(const float *x, size_t height, size_t width, size_t step, size_t top, size_t left,
-                struct padded p, float *to)
+                struct padded p, bool first, float *to)
 {
     size_t bytes = p.channels * sizeof *to;
-    memset(to, 0, padded_size(p) * sizeof *to);
+    if (first)
+        memset(to, 0, padded_size(p) * sizeof *to);
     for (size_t y = 0; y < height && top + y * step < p.height; y++) {
         float *row = to + (top + y * step) * p.width * p.channels;
         const float *from = x + y * width * p.channels;
@@ -96,30 +102,41 @@ static void pad(const float *x, size_t height, size_t width, size_t step, size_t
 }
 
 /* y (height, width, out) = the filter (panels of `taps` rows a filter row) over a padded image. */
-static void walk(const float *image, struct padded p, size_t stride, size_t filter_height,
-                 size_t taps, const float *panels, size_t height, size_t width, size_t out,
-                 float *y)
+struct walk {
+    const float *image;
+    struct padded padded;
+    size_t stride, filter_height, taps;
+    const float *panels;
+    size_t height, width, out;
+    const float *bias;
+    bool relu;
+};
+static void walk(const struct walk *w, float *y)
 {
-    size_t rows = filter_height * taps; /* of a panel */
-    for (size_t oy = 0; oy < height; oy++)
-        for (size_t j = 0; j < out; j += TILE_COLUMNS)
-            for (size_t ox = 0; ox < width; ox += TILE_ROWS)
-                for (size_t ky = 0; ky < filter_height; ky++) {
-                    struct tile t = {
-                        .a = image + ((oy * stride + ky) * p.width + ox * stride) * p.channels,
-                        .a_row = stride * p.channels,
-                        .a_column = 1,
-                        .b = panels + (j / TILE_COLUMNS * rows + ky * taps) * TILE_COLUMNS,
-                        .b_row = TILE_COLUMNS,
-                        .c = y + (oy * width + ox) * out + j,
-                        .c_row = out,
-                        .rows = least(width - ox, TILE_ROWS),
-                        .columns = least(out - j, TILE_COLUMNS),
-                        .k = taps,
-                        .add = ky > 0,
-                    };
-                    tile_run(&t);
-                }
+    size_t rows = w->filter_height * w->taps; /* of a panel */
+    size_t line = w->padded.width * w->padded.channels, step = w->stride * w->padded.channels;
+    for (size_t oy = 0; oy < w->height; oy++)
+        for (size_t j = 0; j < w->out; j += TILE_COLUMNS)
+            for (size_t ox = 0; ox < w->width; ox += TILE_ROWS) {
+                struct tile t = {
+                    .a = w->image + oy * w->stride * line + ox * step,
+                    .a_row = step,
+                    .a_column = 1,
+                    .a_part = line,
+                    .b = w->panels + j * rows,
+                    .b_row = TILE_COLUMNS,
+                    .b_part = w->taps * TILE_COLUMNS,
+                    .c = y + (oy * w->width + ox) * w->out + j,
+                    .c_row = w->out,
+                    .rows = least(w->width - ox, TILE_ROWS),
+                    .columns = least(w->out - j, TILE_COLUMNS),
+                    .k = w->taps,
+                    .parts = w->filter_height,
+                    .bias = w->bias ? w->bias + j : NULL,
+                    .relu = w->relu,
+                };
+                tile_run(&t);
+            }
 }
 
 void tensor_conv_forward(const struct tensor_conv *c, const float *x, const float *filter, float *y,
@@ -129,11 +146,21 @@ void tensor_conv_forward(const struct tensor_conv *c, const float *x, const floa
     size_t taps = c->filter_width * c->in;
     float *image = scratch, *panels = scratch + padded_size(p);
     panels_pack(filter, c->out, 1, c->filter_height * taps, c->out, panels);
+    struct walk w = {.image = image,
+                     .padded = p,
+                     .stride = c->stride,
+                     .filter_height = c->filter_height,
+                     .taps = taps,
+                     .panels = panels,
+                     .height = c->out_height,
+                     .width = c->out_width,
+                     .out = c->out,
+                     .bias = c->bias,
+                     .relu = c->relu};
     for (size_t n = 0; n < c->batch; n++) {
         pad(x + n * c->height * c->width * c->in, c->height, c->width, 1, c->top, c->left, p,
-            image);
-        walk(image, p, c->stride, c->filter_height, taps, panels, c->out_height, c->out_width,
-             c->out, y + n * c->out_height * c->out_width * c->out);
+            n == 0, image);
+        walk(&w, y + n * c->out_height * c->out_width * c->out);
     }
 }
 
@@ -162,10 +189,19 @@ void tensor_conv_backward_data(const struct tensor_conv *c, const float *filter,
         panels + panels_size(c->filter_height * taps, c->in); /* the padded x's gradient */
     filter_turn(c, filter, turned);
     panels_pack(turned, c->in, 1, c->filter_height * taps, c->in, panels);
+    struct walk w = {.image = image,
+                     .padded = out,
+                     .stride = 1,
+                     .filter_height = c->filter_height,
+                     .taps = taps,
+                     .panels = panels,
+                     .height = in.height,
+                     .width = in.width,
+                     .out = c->in};
     for (size_t n = 0; n < c->batch; n++) {
         pad(dy + n * c->out_height * c->out_width * c->out, c->out_height, c->out_width, c->stride,
-            c->filter_height - 1, c->filter_width - 1, out, image);
-        walk(image, out, 1, c->filter_height, taps, panels, in.height, in.width, c->in, whole);
+            c->filter_height - 1, c->filter_width - 1, out, n == 0, image);
+        walk(&w, whole);
         float *to = dx + n * c->height * c->width * c->in;
         size_t width = c->left < in.width ? least(c->width, in.width - c->left) : 0;
         for (size_t y = 0; y < c->height; y++, to += c->width * c->in) {
@@ -176,11 +212,13 @@ void tensor_conv_backward_data(const struct tensor_conv *c, const float *filter,
     }
 }
 
-/* dfilter += what one row of output pixels adds to one row of taps. */
+/* dfilter += what `rows` rows of output pixels add to one row of taps; `row` is the first that
+ * those meet. */
 static void filter_row_add(const struct tensor_conv *c, const float *row, const float *dy,
-                           float *dfilter)
+                           size_t rows, float *dfilter)
 {
     size_t taps = c->filter_width * c->in;
+    struct padded p = padded_input(c);
     for (size_t j = 0; j < c->out; j += TILE_COLUMNS)
         for (size_t i = 0; i < taps; i += TILE_ROWS) {
             struct tile t = {
@@ -194,6 +232,9 @@ static void filter_row_add(const struct tensor_conv *c, const float *row, const 
                 .rows = least(taps - i, TILE_ROWS),
                 .columns = least(c->out - j, TILE_COLUMNS),
                 .k = c->out_width,
+                .parts = rows,
+                .a_part = c->stride * p.width * p.channels,
+                .b_part = c->out_width * c->out,
                 .add = true,
             };
             tile_run(&t);
@@ -209,10 +250,11 @@ void tensor_conv_backward_filter(const struct tensor_conv *c, const float *x, co
     for (size_t n = 0; n < c->batch; n++) {
         const float *from = dy + n * c->out_height * c->out_width * c->out;
         pad(x + n * c->height * c->width * c->in, c->height, c->width, 1, c->top, c->left, p,
-            scratch);
-        for (size_t oy = 0; oy < c->out_height; oy++)
+            n == 0, scratch);
+        for (size_t oy = 0; oy < c->out_height; oy += ROWS_AT_ONCE)
             for (size_t ky = 0; ky < c->filter_height; ky++)
                 filter_row_add(c, scratch + (oy * c->stride + ky) * p.width * p.channels,
-                               from + oy * c->out_width * c->out, dfilter + ky * row);
+                               from + oy * c->out_width * c->out,
+                               least(c->out_height - oy, ROWS_AT_ONCE), dfilter + ky * row);
     }
 }

@@ -82,11 +82,16 @@ void tensor_softmax(float *x, size_t rows, size_t n)
     }
 }
 
+/* Block by block, so that what one level of the tree wrote is still near when the next reads it. */
 void tensor_tree_sum(float *const *parts, size_t parts_count, size_t count)
 {
-    for (size_t step = 1; step < parts_count; step *= 2)
-        for (size_t i = 0; i + step < parts_count; i += 2 * step)
-            tensor_axpy(1, parts[i + step], parts[i], count);
+    enum { BLOCK = 2048 };
+    for (size_t at = 0; at < count; at += BLOCK) {
+        size_t n = count - at < BLOCK ? count - at : BLOCK;
+        for (size_t step = 1; step < parts_count; step *= 2)
+            for (size_t i = 0; i + step < parts_count; i += 2 * step)
+                tensor_axpy(1, parts[i + step] + at, parts[i] + at, n);
+    }
 }
 
 /* ---- batch normalisation ---- */

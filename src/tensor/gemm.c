@@ -58,6 +58,7 @@ static void tiles(size_t m, size_t n, size_t k, const float *a, size_t a_panel, 
                 .rows = least(m - i, TILE_ROWS),
                 .columns = least(n - j, TILE_COLUMNS),
                 .k = k,
+                .parts = 1,
                 .add = add,
             };
             tile_run(&t);

@@ -55,8 +55,10 @@ void tensor_plain_conv_forward(const struct tensor_conv *c, const float *x, cons
             for (size_t o = 0; o < c->out; o++)
                 to[o] += (double)from[i] * (double)f[i * c->out + o];
     }
-    for (size_t i = 0; i < size; i++)
-        y[i] = (float)sums[i];
+    for (size_t i = 0; i < size; i++) {
+        y[i] = (float)(sums[i] + (c->bias ? (double)c->bias[i % c->out] : 0));
+        y[i] = c->relu && y[i] < 0 ? 0 : y[i];
+    }
     free(sums);
 }
 

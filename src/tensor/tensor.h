@@ -67,12 +67,14 @@ struct tensor_conv {
     size_t stride;    /* of both directions, 1 or more */
     size_t top, left; /* padding */
     size_t out_height, out_width;
+    const float *bias; /* (out), which forward adds; NULL: none */
+    bool relu;         /* then negative ones to 0 */
 };
 /* Sizes as TensorFlow has them for padding="same" or "valid". */
 void tensor_conv_shape(struct tensor_conv *c, bool same);
 /* Floats of scratch, enough for all three. */
 size_t tensor_conv_scratch(const struct tensor_conv *c);
-/* y (batch, out_height, out_width, out) = x * filter */
+/* y (batch, out_height, out_width, out) = x * filter, and what bias and relu say */
 void tensor_conv_forward(const struct tensor_conv *c, const float *x, const float *filter, float *y,
                          float *scratch);
 /* dx = the gradient of x, from dy */

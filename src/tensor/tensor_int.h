@@ -11,7 +11,9 @@ enum {
 };
 
 /* The tile's work: c (rows, columns) = or += a (rows, k) b (k, columns), with rows at most
- * TILE_ROWS and columns at most TILE_COLUMNS. */
+ * TILE_ROWS and columns at most TILE_COLUMNS; summed over `parts` such products, whose a and b
+ * begin a_part and b_part further on each. Then, if there is one, the bias (columns) is added, and
+ * negative ones are 0 with `relu`. */
 struct tile {
     const float *a;
     size_t a_row, a_column; /* strides */
@@ -20,7 +22,9 @@ struct tile {
     float *c;
     size_t c_row;
     size_t rows, columns, k;
-    bool add;
+    size_t parts, a_part, b_part;
+    const float *bias;
+    bool add, relu;
 };
 void tile_run(const struct tile *t);
 void tile_run_plain(const struct tile *t); /* in C; for tests, too */

@@ -88,10 +88,26 @@ static void tile_plain_is_the_same(void **state)
 {
     (void)state;
     float *a = numbers((size_t)TILE_ROWS * 40, 1), *b = numbers((size_t)TILE_COLUMNS * 40, 2);
+    float *bias = numbers(TILE_COLUMNS, 3);
     for (size_t rows = 1; rows <= TILE_ROWS; rows++)
         for (size_t columns = 1; columns <= TILE_COLUMNS; columns++) {
             float c[TILE_ROWS * TILE_COLUMNS] = {0}, want[TILE_ROWS * TILE_COLUMNS] = {0};
-            struct tile t = {a, 40, 1, b, TILE_COLUMNS, c, TILE_COLUMNS, rows, columns, 40, true};
+            struct tile t = {.a = a,
+                             .a_row = 40,
+                             .a_column = 1,
+                             .b = b,
+                             .b_row = TILE_COLUMNS,
+                             .c = c,
+                             .c_row = TILE_COLUMNS,
+                             .rows = rows,
+                             .columns = columns,
+                             .k = 20,
+                             .parts = 2,
+                             .a_part = 20,
+                             .b_part = 20 * TILE_COLUMNS,
+                             .bias = rows % 2 ? bias : NULL,
+                             .add = true,
+                             .relu = columns % 2 == 1};
             tile_run(&t);
             t.c = want;
             tile_run_plain(&t);
@@ -99,6 +115,7 @@ static void tile_plain_is_the_same(void **state)
         }
     free(a);
     free(b);
+    free(bias);
 }
 
 static struct tensor_conv conv_of(size_t batch, size_t size, size_t in, size_t filter, size_t out,
@@ -124,6 +141,11 @@ static void conv_one(const char *name, struct tensor_conv c)
     float *x = numbers(nx, 1), *f = numbers(nf, 2), *dy = numbers(ny, 3);
     float *got = numbers(nx + nf + ny, 4), *want = numbers(nx + nf + ny, 5);
     float *scratch = malloc((tensor_conv_scratch(&c) + 1) * sizeof *scratch);
+    tensor_conv_forward(&c, x, f, got, scratch);
+    tensor_plain_conv_forward(&c, x, f, want);
+    same(name, got, want, ny, 1e-5);
+    c.bias = dy; /* any numbers */
+    c.relu = true;
     tensor_conv_forward(&c, x, f, got, scratch);
     tensor_plain_conv_forward(&c, x, f, want);
     same(name, got, want, ny, 1e-5);

@@ -13,13 +13,18 @@ void tile_run_plain(const struct tile *t)
 {
     for (size_t i = 0; i < t->rows; i++) {
         float sum[TILE_COLUMNS] = {0};
-        const float *a = t->a + i * t->a_row, *b = t->b;
-        for (size_t p = 0; p < t->k; p++, a += t->a_column, b += t->b_row)
-            for (size_t j = 0; j < t->columns; j++)
-                sum[j] += *a * b[j];
+        for (size_t part = 0; part < t->parts; part++) {
+            const float *a = t->a + part * t->a_part + i * t->a_row, *b = t->b + part * t->b_part;
+            for (size_t p = 0; p < t->k; p++, a += t->a_column, b += t->b_row)
+                for (size_t j = 0; j < t->columns; j++)
+                    sum[j] += *a * b[j];
+        }
         float *c = t->c + i * t->c_row;
-        for (size_t j = 0; j < t->columns; j++)
-            c[j] = t->add ? c[j] + sum[j] : sum[j];
+        for (size_t j = 0; j < t->columns; j++) {
+            float v = t->add ? c[j] + sum[j] : sum[j];
+            v = t->bias ? v + t->bias[j] : v;
+            c[j] = t->relu && v < 0 ? 0 : v;
+        }
     }
 }
 
@@ -40,25 +45,27 @@ TENSOR_AVX2 __attribute__((always_inline)) static inline void tile_avx2(const st
 {
     __m256 sum[TILE_ROWS][2];
     __m256i mask = mask_of(masked ? t->columns - (vectors - 1) * TILE_LANES : TILE_LANES);
-    const float *a = t->a, *b = t->b;
 #pragma GCC unroll 6
     for (size_t i = 0; i < rows; i++)
         sum[i][0] = sum[i][1] = _mm256_setzero_ps();
-    for (size_t p = 0; p < t->k; p++) {
-        __m256 row0 = masked && vectors == 1 ? _mm256_maskload_ps(b, mask) : _mm256_loadu_ps(b);
-        __m256 row1 = row0;
-        if (vectors == 2)
-            row1 =
-                masked ? _mm256_maskload_ps(b + TILE_LANES, mask) : _mm256_loadu_ps(b + TILE_LANES);
-#pragma GCC unroll 6
-        for (size_t i = 0; i < rows; i++) {
-            __m256 x = _mm256_broadcast_ss(a + i * t->a_row);
-            sum[i][0] = _mm256_fmadd_ps(x, row0, sum[i][0]);
+    for (size_t part = 0; part < t->parts; part++) {
+        const float *a = t->a + part * t->a_part, *b = t->b + part * t->b_part;
+        for (size_t p = 0; p < t->k; p++) {
+            __m256 row0 = masked && vectors == 1 ? _mm256_maskload_ps(b, mask) : _mm256_loadu_ps(b);
+            __m256 row1 = row0;
             if (vectors == 2)
-                sum[i][1] = _mm256_fmadd_ps(x, row1, sum[i][1]);
+                row1 = masked ? _mm256_maskload_ps(b + TILE_LANES, mask)
+                              : _mm256_loadu_ps(b + TILE_LANES);
+#pragma GCC unroll 6
+            for (size_t i = 0; i < rows; i++) {
+                __m256 x = _mm256_broadcast_ss(a + i * t->a_row);
+                sum[i][0] = _mm256_fmadd_ps(x, row0, sum[i][0]);
+                if (vectors == 2)
+                    sum[i][1] = _mm256_fmadd_ps(x, row1, sum[i][1]);
+            }
+            a += t->a_column;
+            b += t->b_row;
         }
-        a += t->a_column;
-        b += t->b_row;
     }
 #pragma GCC unroll 6
     for (size_t i = 0; i < rows; i++) {
@@ -69,6 +76,12 @@ TENSOR_AVX2 __attribute__((always_inline)) static inline void tile_avx2(const st
             __m256 s = sum[i][v];
             if (t->add)
                 s = _mm256_add_ps(cut ? _mm256_maskload_ps(c, mask) : _mm256_loadu_ps(c), s);
+            if (t->bias) {
+                const float *bias = t->bias + v * TILE_LANES;
+                s = _mm256_add_ps(s, cut ? _mm256_maskload_ps(bias, mask) : _mm256_loadu_ps(bias));
+            }
+            if (t->relu) /* the second of two where one is no number: NaN stays */
+                s = _mm256_max_ps(_mm256_setzero_ps(), s);
             if (cut)
                 _mm256_maskstore_ps(c, mask, s);
             else

@@ -72,6 +72,15 @@ static ty_err set_seed(struct train_options *o, const char *value)
     return TY_OK;
 }
 
+static ty_err set_cache(struct train_options *o, const char *value)
+{
+    int64_t n;
+    if (ty_parse_i64(ty_str_of(value), &n) != TY_OK || n < 1 || n > INT32_MAX)
+        return ty_fail(TY_INVALID_ARGUMENT, "--cache_mb must be 1 or more");
+    o->cache_bytes = (size_t)n << 20;
+    return TY_OK;
+}
+
 #define SETTER(name)                                                                               \
     static ty_err set_##name(struct train_options *o, const char *value)                           \
     {                                                                                              \
@@ -87,21 +96,14 @@ SETTER(histograms)
 #undef SETTER
 
 static const struct flag FLAGS[] = {
-    {"train_data_path", true, set_train},
-    {"train_files", true, set_train},
-    {"eval_data_path", true, set_eval},
-    {"eval_files", true, set_eval},
-    {"output_dir", true, set_output},
-    {"job_dir", true, set_job_dir},
-    {"model_file", true, set_model},
-    {"init_from", true, set_init},
-    {"threads", true, set_threads},
-    {"seed", true, set_seed},
-    {"resume", false, set_resume},
-    {"quiet", false, set_quiet},
-    {"plot", false, set_plot},
-    {"no_export", false, set_no_export},
-    {"histograms", false, set_histograms},
+    {"train_data_path", true, set_train}, {"train_files", true, set_train},
+    {"eval_data_path", true, set_eval},   {"eval_files", true, set_eval},
+    {"output_dir", true, set_output},     {"job_dir", true, set_job_dir},
+    {"model_file", true, set_model},      {"init_from", true, set_init},
+    {"threads", true, set_threads},       {"seed", true, set_seed},
+    {"cache_mb", true, set_cache},        {"resume", false, set_resume},
+    {"quiet", false, set_quiet},          {"plot", false, set_plot},
+    {"no_export", false, set_no_export},  {"histograms", false, set_histograms},
 };
 
 static const struct flag *flag_find(const char *name)

@@ -133,7 +133,7 @@ static void tensors_print(struct ty_buf *b, const char *what, const struct saved
                     dtype_name(list[i].dtype) + 3);
         for (int k = 0; k < list[i].shape.rank; k++) {
             if (list[i].shape.dims[k] < 0)
-                ty_buf_addf(b, "%sbatch", k ? ", " : "");
+                ty_buf_addz(b, k ? ", any" : "batch");
             else
                 ty_buf_addf(b, "%s%" PRId64, k ? ", " : "", list[i].shape.dims[k]);
         }

@@ -6,6 +6,7 @@
  *     prints the loss, writes gradients by name to the bundle OUT-i
  *   train_tool run MODEL CSV STEPS WEIGHTS OUT [name=value ...]
  *     weights from WEIGHTS-0, then STEPS steps; prints each loss; weights to the bundle OUT
+ *   For a model of images CSV is their folder, and the i-th example is file 7 i of the sorted list.
  *
  * Not installed. */
 #define TY_SEAM
@@ -29,7 +30,34 @@ struct tool {
     struct nn_param *params;
     size_t param_count;
     int64_t steps;
+    struct nn_rows images; /* of the batch */
+    struct nn_pixels *pixels;
+    float *floats;
 };
+
+static void images_init(struct tool *t, const char *folder)
+{
+    static _Atomic size_t room = SIZE_MAX;
+    size_t n = (size_t)t->model->training.batch_size;
+    must(train_pictures_load(t->model, &arena, folder, false, &room, &t->data, NULL));
+    t->pixels = ty_new_array(&arena, struct nn_pixels, n);
+    t->floats = ty_new_array(&arena, float, n *train_picture_floats(t->model));
+    t->images =
+        (struct nn_rows){.count = n, .labels = ty_new_array(&arena, float, n), .pixels = t->pixels};
+}
+
+/* Neighbours in the list are of one class; 7 is prime to the number of files. */
+static void images_pick(struct tool *t, size_t first)
+{
+    struct image_room room = {0};
+    for (size_t i = 0; i < t->images.count; i++) {
+        size_t file = (first + i) * 7 % t->data.rows.count;
+        must(train_picture_take(t->data.pictures, file, &room,
+                                t->floats + i * train_picture_floats(t->model), &t->pixels[i]));
+        t->images.labels[i] = t->data.rows.labels[file];
+    }
+    image_room_clear(&room);
+}
 
 static void tool_init(struct tool *t, int argc, char **argv)
 {
@@ -47,19 +75,26 @@ static void tool_init(struct tool *t, int argc, char **argv)
     must(ty_parse_i64(ty_str_of(argv[4]), &t->steps));
     t->team = tensor_team_new(2);
     const char *paths[] = {argv[3]};
-    must(train_data_measure(t->model, paths, 1, t->team));
-    must(train_data_load(t->model, paths, 1, t->team, &t->data));
+    if (t->model->images.height > 0) {
+        images_init(t, argv[3]);
+    } else {
+        must(train_data_measure(t->model, paths, 1, t->team));
+        must(train_data_load(t->model, paths, 1, t->team, &t->data));
+    }
     must(nn_net_new(t->model, (size_t)t->model->training.batch_size,
                     (size_t)t->model->training.shards, 1, t->team, &t->net));
     t->param_count = nn_net_params(t->net, &t->params);
     nn_flush_denormals();
 }
 
-static struct nn_batch batch_of(const struct tool *t, int64_t step)
+static struct nn_batch batch_of(struct tool *t, int64_t step)
 {
     size_t n = (size_t)t->model->training.batch_size;
-    return (struct nn_batch){.rows = &t->data.rows,
-                             .first = (size_t)step * n,
+    bool is_image = t->pixels != NULL;
+    if (is_image)
+        images_pick(t, (size_t)step * n);
+    return (struct nn_batch){.rows = is_image ? &t->images : &t->data.rows,
+                             .first = is_image ? 0 : (size_t)step * n,
                              .count = n,
                              .step = (uint64_t)step,
                              .training = true};

@@ -27,7 +27,7 @@ def tensorflow():
 
 def tool(mode, model, folder, case, weights, out):
     settings = [f"{k}={v}" for k, v in case["settings"].items()]
-    done = subprocess.run([TOP / "build" / "train_tool", mode, model, folder / "data.csv", str(case["steps"]), folder / weights, folder / out,
+    done = subprocess.run([TOP / "build" / "train_tool", mode, model, folder / "data", str(case["steps"]), folder / weights, folder / out,
                            *settings], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return [float(line) for line in done.stdout.split()]
@@ -39,17 +39,21 @@ def relative(ours, theirs):
 
 # Chicago's inputs are not normalised (seconds beside miles) and batch norm magnifies rounding: TensorFlow's own float32 gradients are
 # up to 2e-5 from its float64 ones. Ours must be within 1e-5 of either; see parity.py.
-@pytest.mark.parametrize("model, tolerance", [("taxifare", 1e-5), ("chicago_taxi", 1e-5), ("cnn", 1e-4), ("heads", 1e-5)])
+@pytest.mark.parametrize("model, tolerance", [("taxifare", 1e-5), ("chicago_taxi", 1e-5), ("flowers", 1e-4), ("heads", 1e-5)])
 def test_losses_and_gradients_are_tensorflows(tensorflow, tmp_path, model, tolerance):
     case = tensorflow("make", model, str(tmp_path))
     assert case["kinks"] <= 10  # steps at a ReLU's corner; see parity.py
     theirs = json.loads((tmp_path / "losses.json").read_text())
-    model = tmp_path / "model.yaml" if (tmp_path / "model.yaml").exists() else model
-    ours = tool("gradients", model, tmp_path, case, "weights", "gradients")
+    file = tmp_path / "model.yaml" if (tmp_path / "model.yaml").exists() else model
+    ours = tool("gradients", file, tmp_path, case, "weights", "gradients")
     assert relative(ours, theirs) < 1e-5
-    freely = tool("run", model, tmp_path, case, "weights", "ours")
-    verdict = tensorflow("judge", str(model), str(tmp_path))
+    freely = tool("run", file, tmp_path, case, "weights", "ours")
+    verdict = tensorflow("judge", model, str(tmp_path))
     assert verdict["gradients"] and max(verdict["gradients"].values()) < tolerance, verdict
-    assert relative(freely, theirs) < (1e-3 if tolerance == 1e-4 else 1e-5)
+    assert relative(freely, theirs) < (1e-3 if model == "flowers" else 1e-5)
+    if model == "flowers":  # branches: one of the two sides is exact to rounding, and the other off by little
+        assert len(verdict["branches"]) <= 10, verdict
+        assert all(min(pair) < 1e-5 and max(pair) < 2e-3 for pairs in verdict["branches"].values() for pair in pairs), verdict
+        return
     learned = {n: v for n, v in verdict["weights"].items() if "moving_" not in n}
-    assert max(learned.values()) < (1e-3 if tolerance == 1e-4 else 1e-4), verdict  # all rows of the tables, idle ones too
+    assert max(learned.values()) < 1e-4, verdict  # all rows of the tables, idle ones too

@@ -5,6 +5,7 @@ import os
 import pathlib
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -215,12 +216,54 @@ def test_curves_are_drawn(rides, tmp_path):
     assert "rmse  (* training, o validation)" in log and "epoch 1 to 2" in log
 
 
-@pytest.mark.parametrize("name, output", [("taxifare", "fare"), ("chicago_taxi", "probabilities")])
+@pytest.mark.parametrize("name, output", [("taxifare", "fare"), ("chicago_taxi", "probabilities"), ("flowers", "classes")])
 def test_the_examples_run(name, output, tmp_path):
     env = {**os.environ, "PATH": f"{BINARY.parent}:{os.environ['PATH']}"}
     done = subprocess.run([TOP / "examples" / name / "run.sh", tmp_path], capture_output=True, text=True, timeout=300, env=env)
     assert done.returncode == 0, done.stderr
     assert len([line for line in done.stdout.splitlines() if line.startswith("{") and output in json.loads(line)]) == 3
+
+
+@pytest.fixture(scope="module")
+def flowers(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("flowers")
+    subprocess.run([sys.executable, TOP / "examples" / "flowers" / "make_images.py", folder], check=True)
+    return folder
+
+
+def test_tensorflow_sees_in_images_what_we_see(tensorflow, flowers, tmp_path):
+    """JPEG and PNG of any size: the exported graph resizes, and gives what predict gives."""
+    shutil.copy(TOP / "tests" / "golden" / "images" / "full.jpg", flowers / "roses" / "colour.jpg")
+    printed = trainyard("train", "flowers", "--train_data_path", flowers, "--output_dir", tmp_path, "--epochs", 2, "--img_height", 40, "--img-width=56")
+    assert "193 images to train" in printed and "48 images to evaluate" in printed and "val_accuracy" in printed
+    assert "(batch, any, any, 3)" in trainyard("model", "show", exported(tmp_path))
+    files = [flowers / "daisy" / "000.png", flowers / "tulips" / "001.png", flowers / "roses" / "colour.jpg"]
+    ours = [json.loads(line) for line in trainyard("predict", "--model", exported(tmp_path), *files).splitlines()]
+    assert [o["file"] for o in ours] == [str(f) for f in files]
+    folder = trainyard("predict", "--model", exported(tmp_path), flowers / "daisy").splitlines()
+    assert len(folder) == 48 and json.loads(folder[0])["logits"] == pytest.approx(ours[0]["logits"], abs=1e-5)
+    theirs = tensorflow("""
+import json, sys, tensorflow as tf
+f, results = tf.saved_model.load(sys.argv[1]).signatures["serving_default"], []
+for path in sys.argv[2:]:
+    pixels = tf.cast(tf.io.decode_image(tf.io.read_file(path), channels=3, expand_animations=False), tf.float32)
+    out = f(image=pixels[None])
+    results.append({k: [v.decode() if isinstance(v, bytes) else v for v in out[k].numpy()[0].tolist()] for k in out})
+print(json.dumps(results))""", exported(tmp_path), *files)
+    for a, b in zip(ours, theirs, strict=True):
+        assert b["classes"] == a["classes"] and b["class_ids"] == a["class_ids"]
+        for key in ("logits", "probabilities"):
+            assert all(math.isclose(x, y, rel_tol=1e-5, abs_tol=1e-5) for x, y in zip(a[key], b[key], strict=True))
+
+
+def test_images_that_cannot_be_read_are_named(flowers, tmp_path):
+    trainyard("train", "flowers", "--train_data_path", flowers, "--output_dir", tmp_path / "out", "--epochs", 1, "--img_height", 16, "--img_width", 16)
+    broken = tmp_path / "broken.jpg"
+    broken.write_bytes((TOP / "tests" / "golden" / "images" / "full.jpg").read_bytes()[:200])
+    for path in (broken, tmp_path / "none.png", TOP / "README.md"):
+        assert str(path) in trainyard("predict", "--model", exported(tmp_path / "out"), path, ok=False)
+    assert "has no images" in trainyard("predict", "--model", exported(tmp_path / "out"), TOP / "docs", ok=False)
+    assert "'/nowhere'" in trainyard("train", "flowers", "--train_data_path", "/nowhere", ok=False)
 
 
 def test_the_document_has_every_field():
