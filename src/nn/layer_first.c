@@ -146,10 +146,9 @@ static void numbers_gather(const struct nn_net *n, const struct nn_layer *l, str
     }
 }
 
-static void add(float *restrict y, const float *restrict x, size_t count)
+static void add(float *y, const float *x, size_t count)
 {
-    for (size_t i = 0; i < count; i++)
-        y[i] += x[i];
+    tensor_axpy(1, x, y, count);
 }
 
 static void indicator_add(const struct nn_net *n, const struct nn_part *p, const struct nn_shard *s,
