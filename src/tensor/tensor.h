@@ -183,9 +183,9 @@ void tensor_uniform(uint64_t seed, uint64_t stream, float low, float high, float
                     size_t count);
 void tensor_normal(uint64_t seed, uint64_t stream, float mean, float stddev, float *out,
                    size_t count);
-/* Normal, drawn again beyond two standard deviations. */
-void tensor_truncated_normal(uint64_t seed, uint64_t stream, float mean, float stddev, float *out,
-                             size_t count);
+/* Normal, drawn again beyond two standard deviations; element i is at place `first` + i. */
+void tensor_truncated_normal(uint64_t seed, uint64_t stream, uint64_t first, float mean,
+                             float stddev, float *out, size_t count);
 /* y = x / (1 - rate), or 0 with probability `rate`; element i is at place `first` + i. */
 void tensor_dropout(uint64_t seed, uint64_t stream, uint64_t first, float rate, const float *x,
                     float *y, size_t count);

@@ -314,6 +314,17 @@ static void random_known_answer(void **state)
     assert_memory_equal(out, ones, sizeof out);
 }
 
+/* Drawn in pieces it is the same. */
+static void random_by_place(void **state)
+{
+    (void)state;
+    float whole[100], parts[100];
+    tensor_truncated_normal(5, 3, 0, 1, 2, whole, 100);
+    tensor_truncated_normal(5, 3, 0, 1, 2, parts, 37);
+    tensor_truncated_normal(5, 3, 37, 1, 2, parts + 37, 63);
+    assert_memory_equal(whole, parts, sizeof whole);
+}
+
 static void random_moments(void **state)
 {
     (void)state;
@@ -326,7 +337,7 @@ static void random_moments(void **state)
         else if (kind == 1)
             tensor_normal(11, 1, 0, 1, x, N);
         else
-            tensor_truncated_normal(11, 2, 0, 1, x, N);
+            tensor_truncated_normal(11, 2, 0, 0, 1, x, N);
         for (size_t i = 0; i < N; i++) {
             sum += (double)x[i];
             squares += (double)x[i] * (double)x[i];
@@ -401,6 +412,7 @@ static const struct CMUnitTest tests[] = {
     TEST("optimizer/adam_idle_is_adam_without_gradient", adam_idle_is_adam_without_gradient),
     TEST("random/known_answer", random_known_answer),
     TEST("random/moments", random_moments),
+    TEST("random/by_place", random_by_place),
     TEST("random/dropout_depends_on_place_alone", dropout_depends_on_place_alone),
     TEST("team/runs_each_once", team_runs_each_once),
 };
