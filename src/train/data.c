@@ -194,34 +194,42 @@ static ty_err record_take(struct record_reader *r, const struct nn_model *m, ty_
     return err;
 }
 
-/* A record that is torn ends the file; one that does not fit is a bad row. */
+static void record_bad(struct piece *p, size_t number)
+{
+    if (p->bad_rows++ == 0)
+        snprintf(p->message, sizeof p->message, "%s: record %zu: %s", p->path, number,
+                 ty_err_message());
+}
+
+/* A record that is torn or does not fit is a bad row; one whose length is torn, too, the last. */
 static ty_err records_read(struct piece *p, ty_str text, struct ty_arena *a)
 {
     const struct nn_model *m = p->model;
     struct tfrecord_reader file = {.file = text};
     struct record_reader r = {0};
     struct nn_scratch *s = nn_scratch_new(a, m);
-    size_t number = 0, bad;
+    size_t bad;
     ty_str record;
     ty_err err = record_reader_init(&r, a, m);
-    while (err == TY_OK) {
+    for (size_t number = 1; err == TY_OK; number++) {
+        bool more = true;
         err = tfrecord_read(&file, &record);
+        if (err == TY_OUT_OF_RANGE)
+            return TY_OK;
         if (err != TY_OK)
+            more = tfrecord_skip(&file);
+        else
+            err = record_take(&r, m, record, nn_scratch_columns(s), 0);
+        if (err == TY_OK)
+            err = rows_compute(p, s, 1, &bad);
+        p->count += err == TY_OK;
+        if (err != TY_OK)
+            record_bad(p, number);
+        if (p->skip_bad)
+            err = TY_OK;
+        if (!more && p->skip_bad)
             break;
-        number++;
-        ty_err row = record_take(&r, m, record, nn_scratch_columns(s), 0);
-        if (row == TY_OK)
-            row = rows_compute(p, s, 1, &bad);
-        p->count += row == TY_OK;
-        if (row != TY_OK && p->bad_rows++ == 0)
-            snprintf(p->message, sizeof p->message, "%s: record %zu: %s", p->path, number,
-                     ty_err_message());
-        if (row != TY_OK && !p->skip_bad)
-            return row;
     }
-    if (err == TY_OUT_OF_RANGE)
-        return TY_OK;
-    snprintf(p->message, sizeof p->message, "%s: %s", p->path, ty_err_message());
     return err;
 }
 

@@ -387,7 +387,16 @@ static void data_records_are_read(void **state)
     file.ptr[file.len - 3] ^= 1;
     assert_ok(ty_file_replace(AT_FDCWD, path, ty_buf_str(&file), 0644));
     assert_err(TY_DATA_LOSS, train_data_load(m, p.options.train_paths, 1, team, &d));
+    assert_message("train.csv: record 3: record at byte");
     assert_message("checksum");
+    m->training.skip_bad_rows = true;
+    assert_ok(train_data_load(m, p.options.train_paths, 1, team, &d));
+    assert_true(d.rows.count == 2 && d.bad_rows == 1);
+    train_data_clear(&d);
+    file.ptr[0] ^= 1; /* the first length: nothing after it can be found */
+    assert_ok(ty_file_replace(AT_FDCWD, path, ty_buf_str(&file), 0644));
+    assert_err(TY_INVALID_ARGUMENT, train_data_load(m, p.options.train_paths, 1, team, &d));
+    assert_message("has no rows; the first bad one: ");
     ty_buf_clear(&file);
     tensor_team_free(team);
     place_clear(&p);

@@ -366,3 +366,38 @@ print(json.dumps(f(a=tf.constant([r[1] for r in rows]), b=tf.constant([r[2] for 
 """, exported(tmp_path), tmp_path / "ask.csv")
     assert max(abs(a - b) for a, b in zip(ours, theirs, strict=True)) < 1e-5
     assert "names no kind of layer" in trainyard("predict", "--model", exported(tmp_path), tmp_path / "ask.csv", ok=False)
+
+
+CLASSES = """
+name: classes
+parameters: {lr: 0.1}
+input: {header: true, columns: [{name: kind, type: int}, {name: x}]}
+network: {input: [x], layers: [{dense: 3, name: out}]}
+head: {type: multiclass, classes: 3, label: kind}
+training: {batch_size: 2, epochs: 2, bad_rows: %s, optimizer: {type: sgd, learning_rate: lr}}
+"""
+
+
+@pytest.mark.parametrize("text, message, skipped", [
+    ("", "there is no header", None),
+    ("kind,x\n", "has no rows", None),
+    ("kind,y\n1,2\n", "column 'x' is not in the header, which has: kind, y", None),
+    ("kind,x\n1,2\n0,1\n2,ten\n1,1\n", "data.csv: line 4, column 2 (x): ", 1),
+    ("kind,x\n1,2\n0,1,5\n1,1\n", "data.csv: line 3", 1),
+    ("kind,x\n1,2\n3,1\n0,1\n", "data.csv: line 3: label 3 is not a class from 0 to 2", 1),
+    ("kind,x\n1,2\n-1,1\n0,0\n5,1\n", "data.csv: line 3: label -1 is not a class", 2),
+    ("kind,x\n1,2\n0.5,1\n0,0\n", "data.csv: line 3, column 1 (kind): '0.5' is not a whole number", 1),
+    ("kind,x\n1,nan\n0,1\n2,2\n", "data.csv: line 2: 'x' is not finite", 1),
+    ("kind,x\n1,1e38\n0,-1e38\n2,1e38\n", "is not finite: a smaller learning rate", None),
+])
+def test_mistakes_of_the_data(tmp_path, text, message, skipped):
+    """Each has a clear error with file and line, exit status 1; rows are skipped and counted if the model file says so."""
+    (tmp_path / "data.csv").write_text(text)
+    for bad_rows in ("error", "skip"):
+        (tmp_path / "model.yaml").write_text(CLASSES % bad_rows)
+        done = subprocess.run([BINARY, "train", tmp_path / "model.yaml", "--train_data_path", tmp_path / "data.csv"], capture_output=True, text=True,
+                              timeout=60)
+        if bad_rows == "error" or skipped is None:
+            assert done.returncode == 1 and message in done.stderr and "Epoch 2" not in done.stdout, done.stderr
+        else:
+            assert done.returncode == 0 and f"{skipped} bad rows were skipped; the first: " in done.stderr and message in done.stderr, done.stderr
