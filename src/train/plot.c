@@ -150,10 +150,20 @@ static void title_draw(const struct panel *p)
     }
 }
 
+/* Which metrics have a panel: all but those that are the loss again. */
+static size_t panels_choose(const struct report *r, size_t *ret_columns)
+{
+    size_t count = 0, all = report_metrics(r);
+    for (size_t i = 0; i < all; i++)
+        if (!report_repeats(r, i))
+            ret_columns[count++] = i;
+    return count;
+}
+
 ty_err train_plot(const struct report *r, const char *path)
 {
-    size_t count = report_metrics(r), across = count > 1 ? 2 : 1,
-           down = (count + across - 1) / across;
+    size_t columns[METRICS_MOST], count = panels_choose(r, columns), all = report_metrics(r);
+    size_t across = count > 1 ? 2 : 1, down = (count + across - 1) / across;
     struct canvas c;
     struct ty_buf b;
     if (r->rows == 0)
@@ -164,8 +174,8 @@ ty_err train_plot(const struct report *r, const char *path)
                           .report = r,
                           .x = (int)(i % across) * PANEL_WIDTH,
                           .y = (int)(i / across) * PANEL_HEIGHT,
-                          .columns = {i, count + i},
-                          .column_count = count < r->columns ? 2 : 1};
+                          .columns = {columns[i], all + columns[i]},
+                          .column_count = all < r->columns ? 2 : 1};
         range_find(&p);
         axes_draw(&p);
         for (size_t k = 0; k < p.column_count; k++)

@@ -155,10 +155,19 @@ size_t report_metrics(const struct report *r)
     return count; /* from here on they are the validation's */
 }
 
+bool report_repeats(const struct report *r, size_t column)
+{
+    bool same = column > 0;
+    for (size_t i = 0; i < r->rows && same; i++)
+        same = report_value(r, i, column) == report_value(r, i, 0);
+    return same;
+}
+
 void report_plot(const struct report *r)
 {
     size_t half = report_metrics(r);
     for (size_t i = 0; i < half && r->rows > 0; i++)
-        plot_one(r, i, half < r->columns ? half + i : i);
+        if (!report_repeats(r, i))
+            plot_one(r, i, half < r->columns ? half + i : i);
     fflush(stdout);
 }

@@ -462,7 +462,7 @@ static void plot_is_written(void **state)
     ty_str png;
     assert_ok(ty_file_read(AT_FDCWD, ty_format(&p.arena, "%s/out/curves.png", p.dir), 1 << 24,
                            &p.arena, &png));
-    /* four metrics: two panels beside two */
+    /* loss, rmse, mae: two panels beside one; mse is the loss again */
     assert_memory_equal(png.ptr + 16, "\0\0\x05\0\0\0\x03\x20", 8);
     place_clear(&p);
 }

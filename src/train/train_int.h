@@ -215,6 +215,8 @@ void report_clear(struct report *r);
 /* How many metrics an epoch has; the same number of columns after them are the validation's. */
 size_t report_metrics(const struct report *r);
 double report_value(const struct report *r, size_t row, size_t column);
+/* Is this metric the loss by another name? Then it has no plot of its own. */
+bool report_repeats(const struct report *r, size_t column);
 
 /* ---- canvas.c, plot.c ---- */
 
