@@ -8,7 +8,7 @@ enum { ROWS = 5, SMALL = 300 };
 
 static bool is_small(const struct nn_model *m)
 {
-    bool small = m->layer_count < 20 && m->class_count < SMALL;
+    bool small = m->layer_count < 20 && m->logits_each < SMALL;
     for (size_t i = 0; i < m->layer_count; i++)
         small &= m->layers[i].channels < SMALL;
     for (size_t i = 0; i < m->value_count; i++)
@@ -21,7 +21,7 @@ static void rows_make(struct ty_arena *a, const struct nn_model *m, struct nn_ro
     *r = (struct nn_rows){ROWS, m->slots_float, m->slots_id, NULL, NULL, NULL};
     r->floats = ty_new_array(a, float, ROWS * m->slots_float + 1);
     r->ids = ty_new_array(a, int32_t, ROWS * m->slots_id + 1);
-    r->labels = ty_new_array(a, float, ROWS);
+    r->labels = ty_new_array(a, float, ROWS * m->head_count);
     for (size_t i = 0; i < ROWS; i++)
         for (size_t k = 0; k < m->slots_id; k++)
             r->ids[i * m->slots_id + k] =
@@ -33,12 +33,11 @@ static void use(struct ty_arena *a, const struct nn_model *m)
     struct tensor_team *team = tensor_team_new(1);
     struct nn_rows rows;
     struct nn_net *n;
-    const float *logits, *losses;
     struct saved_signature signature;
     rows_make(a, m, &rows);
     if (nn_net_new(m, ROWS, (size_t)m->training.shards, 1, team, &n) == TY_OK) {
         struct nn_batch b = {.rows = &rows, .count = ROWS, .training = true};
-        nn_net_forward(n, &b, &logits, &losses);
+        (void)nn_net_forward(n, &b);
         nn_net_backward(n);
         ty_assert(nn_export(n, a, graph_new(a), &signature) == TY_OK);
         nn_net_free(n);

@@ -31,6 +31,9 @@ struct tfrecord_reader {
  * TY_DATA_LOSS if the record is cut short or fails its checksum. On any
  * failure *ret_record and the cursor are untouched. */
 TY_NODISCARD ty_err tfrecord_read(struct tfrecord_reader *r, ty_str *ret_record);
+/* Pass over a record that fails its checksum; false if its length cannot be believed either: what
+ * follows is then lost. */
+bool tfrecord_skip(struct tfrecord_reader *r);
 /* How many of the first bytes of `text` are whole records, judged by their lengths alone: what a
  * caller who reads a file in blocks may give to a reader; the rest goes before the next block. */
 size_t tfrecord_whole(ty_str text);

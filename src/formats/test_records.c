@@ -59,6 +59,25 @@ static void tfrecord_flipped_bits(void **state)
     ty_buf_clear(&b);
 }
 
+static void tfrecord_skips_a_bad_record(void **state)
+{
+    (void)state;
+    struct ty_buf b;
+    ty_str record;
+    struct tfrecord_reader r = {.file = two_records(&b)};
+    b.ptr[14] ^= 1; /* of the data */
+    assert_err(TY_DATA_LOSS, tfrecord_read(&r, &record));
+    assert_true(tfrecord_skip(&r));
+    assert_ok(tfrecord_read(&r, &record));
+    assert_int_equal(record.len, 0);
+    assert_false(tfrecord_skip(&r)); /* the end */
+    r.offset = 0;
+    b.ptr[0] ^= 1; /* of the length */
+    assert_false(tfrecord_skip(&r));
+    assert_int_equal(r.offset, 0);
+    ty_buf_clear(&b);
+}
+
 static void tfrecord_bytes_are_tensorflows(void **state)
 {
     (void)state;
@@ -336,6 +355,7 @@ static const struct CMUnitTest tests[] = {
     TEST("tfrecord/round_trip", tfrecord_round_trip),
     TEST("tfrecord/truncated_data", tfrecord_truncated_data),
     TEST("tfrecord/flipped_bits", tfrecord_flipped_bits),
+    TEST("tfrecord/skips_a_bad_record", tfrecord_skips_a_bad_record),
     TEST("tfrecord/bytes_are_tensorflows", tfrecord_bytes_are_tensorflows),
     TEST("gzip/in_small_pieces", gzip_in_small_pieces),
     TEST("gzip/cut_short_or_broken", gzip_cut_short_or_broken),

@@ -46,6 +46,17 @@ ty_err tfrecord_read(struct tfrecord_reader *r, ty_str *ret_record)
     return TY_OK;
 }
 
+bool tfrecord_skip(struct tfrecord_reader *r)
+{
+    size_t left = r->file.len - r->offset;
+    const char *p = r->file.ptr + r->offset;
+    if (left < FRAME_BYTES || masked_crc((ty_str){p, 8}) != wire_load_le32(p + 8) ||
+        wire_load_le64(p) > left - FRAME_BYTES)
+        return false;
+    r->offset += FRAME_BYTES + wire_load_le64(p);
+    return true;
+}
+
 size_t tfrecord_whole(ty_str text)
 {
     size_t at = 0;

@@ -4,6 +4,8 @@
  * layer adds its own nodes; the head adds the outputs that Keras or the Estimator would give. */
 #include "nn/nn_int.h"
 
+enum { OUTPUTS_OF_A_HEAD = 5 };
+
 const char *nn_export_name(struct nn_exporter *x, ty_str scope, const char *name)
 {
     return ty_format(x->arena, TY_STR_FMT "/%s", TY_STR_ARG(scope), name);
@@ -127,75 +129,100 @@ static void inputs_export(struct nn_exporter *x, struct saved_signature *sig)
     }
 }
 
-static void regression_export(struct nn_exporter *x, struct graph_out logits,
-                              struct saved_signature *sig)
+/* Names of a head's nodes, and of its outputs if there are several heads. */
+static const char *scoped(struct nn_exporter *x, const struct nn_head *h, const char *name)
 {
-    const struct nn_model *m = x->net->model;
-    tensor_add(x, sig->outputs, &sig->output_count, m->output, logits, DTYPE_FLOAT, SHAPE(-1, 1));
+    return ty_format(x->arena, "%s/%s", h->name.len ? h->name.ptr : "head", name);
+}
+
+static ty_str output_key(struct nn_exporter *x, const struct nn_head *h, const char *name)
+{
+    return ty_str_of(h->name.len ? ty_format(x->arena, "%s_%s", h->name.ptr, name) : name);
 }
 
 /* The names of the classes of (batch) ids: (batch, 1) strings. */
-static struct graph_out class_names(struct nn_exporter *x, struct graph_out ids, size_t count)
+static struct graph_out class_names(struct nn_exporter *x, const struct nn_head *h,
+                                    struct graph_out ids, size_t count)
 {
-    const struct nn_model *m = x->net->model;
     ty_str *names = ty_new_array(x->arena, ty_str, count);
     for (size_t i = 0; i < count; i++)
-        names[i] = m->classes ? m->classes[i] : ty_str_of(ty_format(x->arena, "%zu", i));
-    struct graph_node *node = graph_node(x->graph, "GatherV2", "head/classes");
-    graph_input(node, graph_const_strings(x->graph, "head/names", &SHAPE((int64_t)count), names));
+        names[i] = h->classes ? h->classes[i] : ty_str_of(ty_format(x->arena, "%zu", i));
+    struct graph_node *node = graph_node(x->graph, "GatherV2", scoped(x, h, "classes"));
+    graph_input(
+        node, graph_const_strings(x->graph, scoped(x, h, "names"), &SHAPE((int64_t)count), names));
     graph_input(node, ids);
-    graph_input(node, graph_const_i32(x->graph, "head/names/axis", 0));
+    graph_input(node, graph_const_i32(x->graph, scoped(x, h, "names/axis"), 0));
     graph_attr_type(node, "Tparams", DTYPE_STRING);
     graph_attr_type(node, "Tindices", DTYPE_INT64);
     graph_attr_type(node, "Taxis", DTYPE_INT32);
     graph_attr_int(node, "batch_dims", 0);
-    return nn_export_column(x, "head/classes/column", graph_out(node, 0), DTYPE_STRING);
+    return nn_export_column(x, scoped(x, h, "classes/column"), graph_out(node, 0), DTYPE_STRING);
 }
 
-/* As the Estimator's heads: logits, logistic (binary), probabilities, class_ids, classes. */
-static void classes_export(struct nn_exporter *x, struct graph_out logits,
-                           struct saved_signature *sig)
+static struct graph_out class_ids(struct nn_exporter *x, const struct nn_head *h,
+                                  struct graph_out logits)
 {
-    const struct nn_model *m = x->net->model;
-    bool binary = m->head == NN_BINARY;
-    size_t count = binary ? 2 : m->class_count;
-    struct graph *g = x->graph;
-    struct graph_out both = logits;
-    tensor_add(x, sig->outputs, &sig->output_count, TY_STR("logits"), logits, DTYPE_FLOAT,
-               SHAPE(-1, (int64_t)m->class_count));
-    if (binary) {
-        struct graph_out logistic = graph_op1(g, "Sigmoid", "head/logistic", DTYPE_FLOAT, logits);
-        tensor_add(x, sig->outputs, &sig->output_count, TY_STR("logistic"), logistic, DTYPE_FLOAT,
-                   SHAPE(-1, 1));
-        struct graph_out pair[2] = {graph_op1(g, "ZerosLike", "head/zeros", DTYPE_FLOAT, logits),
-                                    logits};
-        both = nn_export_concat(x, "head/two_class_logits", pair, 2);
-    }
-    struct graph_out p = graph_op1(g, "Softmax", "head/probabilities", DTYPE_FLOAT, both);
-    tensor_add(x, sig->outputs, &sig->output_count, TY_STR("probabilities"), p, DTYPE_FLOAT,
-               SHAPE(-1, (int64_t)count));
-    struct graph_node *top = graph_node(g, "ArgMax", "head/class_ids");
-    graph_input(top, both);
-    graph_input(top, graph_const_i32(g, "head/class_ids/axis", -1));
+    struct graph_node *top = graph_node(x->graph, "ArgMax", scoped(x, h, "class_ids"));
+    graph_input(top, logits);
+    graph_input(top, graph_const_i32(x->graph, scoped(x, h, "class_ids/axis"), -1));
     graph_attr_type(top, "T", DTYPE_FLOAT);
     graph_attr_type(top, "Tidx", DTYPE_INT32);
     graph_attr_type(top, "output_type", DTYPE_INT64);
-    tensor_add(x, sig->outputs, &sig->output_count, TY_STR("class_ids"),
-               nn_export_column(x, "head/class_ids/column", graph_out(top, 0), DTYPE_INT64),
-               DTYPE_INT64, SHAPE(-1, 1));
-    tensor_add(x, sig->outputs, &sig->output_count, TY_STR("classes"),
-               class_names(x, graph_out(top, 0), count), DTYPE_STRING, SHAPE(-1, 1));
+    return graph_out(top, 0);
+}
+
+/* As the Estimator's heads: logits, logistic (binary), probabilities, class_ids, classes. */
+static void classes_export(struct nn_exporter *x, const struct nn_head *h, struct graph_out logits,
+                           struct saved_signature *sig)
+{
+    bool binary = h->type == NN_BINARY;
+    size_t count = binary ? 2 : h->class_count, *at = &sig->output_count;
+    struct saved_tensor *to = sig->outputs;
+    struct graph *g = x->graph;
+    struct graph_out both = logits;
+    tensor_add(x, to, at, output_key(x, h, "logits"), logits, DTYPE_FLOAT,
+               SHAPE(-1, (int64_t)h->class_count));
+    if (binary) {
+        struct graph_out logistic =
+            graph_op1(g, "Sigmoid", scoped(x, h, "logistic"), DTYPE_FLOAT, logits);
+        tensor_add(x, to, at, output_key(x, h, "logistic"), logistic, DTYPE_FLOAT, SHAPE(-1, 1));
+        struct graph_out pair[2] = {
+            graph_op1(g, "ZerosLike", scoped(x, h, "zeros"), DTYPE_FLOAT, logits), logits};
+        both = nn_export_concat(x, scoped(x, h, "two_class_logits"), pair, 2);
+    }
+    struct graph_out p = graph_op1(g, "Softmax", scoped(x, h, "probabilities"), DTYPE_FLOAT, both);
+    tensor_add(x, to, at, output_key(x, h, "probabilities"), p, DTYPE_FLOAT,
+               SHAPE(-1, (int64_t)count));
+    struct graph_out ids = class_ids(x, h, both);
+    tensor_add(x, to, at, output_key(x, h, "class_ids"),
+               nn_export_column(x, scoped(x, h, "class_ids/column"), ids, DTYPE_INT64), DTYPE_INT64,
+               SHAPE(-1, 1));
+    tensor_add(x, to, at, output_key(x, h, "classes"), class_names(x, h, ids, count), DTYPE_STRING,
+               SHAPE(-1, 1));
+}
+
+const struct nn_layer *nn_export_obstacle(const struct nn_model *m)
+{
+    for (size_t i = 0; i < m->layer_count; i++)
+        if (m->layers[i].kind->export == NULL)
+            return &m->layers[i];
+    return NULL;
 }
 
 ty_err nn_export(const struct nn_net *n, struct ty_arena *a, struct graph *g,
                  struct saved_signature *ret_signature)
 {
     const struct nn_model *m = n->model;
+    const struct nn_layer *obstacle = nn_export_obstacle(m);
+    if (obstacle)
+        return ty_fail(TY_FAILED_PRECONDITION,
+                       "the layer '%s' cannot be exported: its kind, %s, has no 'export'",
+                       obstacle->name.ptr, obstacle->kind->name);
     struct nn_exporter x = {.net = n, .arena = a, .graph = g};
     struct saved_signature sig = {.key = TY_STR("serving_default"),
                                   .method = TY_STR("tensorflow/serving/predict")};
     sig.inputs = ty_new_array(a, struct saved_tensor, m->column_count + 1);
-    sig.outputs = ty_new_array(a, struct saved_tensor, 8);
+    sig.outputs = ty_new_array(a, struct saved_tensor, OUTPUTS_OF_A_HEAD * m->head_count);
     x.values = ty_new_array(a, struct graph_out, m->value_count + 1);
     inputs_export(&x, &sig);
     struct graph_out *outs = ty_new_array(a, struct graph_out, n->layer_count);
@@ -205,11 +232,14 @@ ty_err nn_export(const struct nn_net *n, struct ty_arena *a, struct graph *g,
             inputs[k] = outs[n->layers[i].inputs[k]];
         outs[i] = n->layers[i].kind->export(&x, &n->layers[i], inputs);
     }
-    struct graph_out logits = outs[n->layer_count - 1];
-    if (m->head == NN_REGRESSION)
-        regression_export(&x, logits, &sig);
-    else
-        classes_export(&x, logits, &sig);
+    for (size_t i = 0; i < m->head_count; i++) {
+        const struct nn_head *h = &m->heads[i];
+        if (h->type == NN_REGRESSION)
+            tensor_add(&x, sig.outputs, &sig.output_count, h->output, outs[h->layer], DTYPE_FLOAT,
+                       SHAPE(-1, 1));
+        else
+            classes_export(&x, h, outs[h->layer], &sig);
+    }
     *ret_signature = sig;
     return TY_OK;
 }

@@ -1,4 +1,4 @@
-/* feature_number.c -- features that are numbers: scale, hour, weekday, distance. */
+/* feature_number.c -- features that are numbers: scale, normalise, hour, weekday, distance. */
 #include "nn/nn_int.h"
 
 #include <math.h>
@@ -72,6 +72,20 @@ static const char *const scale_keys[] = {"subtract", "divide", NULL};
 const struct nn_feature_kind nn_feature_scale = {"scale",       NN_BIT(NN_FLOAT) | NN_BIT(NN_INT),
                                                  scale_keys,    scale_read,
                                                  scale_compute, scale_export};
+
+/* ---- normalise: (x - mean) / deviation, measured from the data (measure.c); then it is a scale
+ * ---- */
+
+static ty_err normalise_read(struct nn_reader *r, const json_t *object, struct nn_value *v)
+{
+    (void)object;
+    v->type = NN_FLOAT;
+    return inputs_check(r, v, 1);
+}
+
+const struct nn_feature_kind nn_feature_normalise = {
+    "normalise", NN_BIT(NN_FLOAT) | NN_BIT(NN_INT), NULL, normalise_read, scale_compute,
+    scale_export};
 
 /* ---- hour: characters 11 and 12 of "2011-01-28 20:42:59 UTC" ---- */
 

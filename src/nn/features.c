@@ -134,13 +134,14 @@ static float value_float(const struct nn_value *v, const union csv_values *x, si
     return v->type == NN_FLOAT ? x->floats[row] : (float)x->ints[row];
 }
 
-static ty_err class_of(const struct nn_model *m, const union csv_values *x, size_t row, float *ret)
+static ty_err class_of(const struct nn_model *m, const struct nn_head *h, const union csv_values *x,
+                       size_t row, float *ret)
 {
-    size_t classes = m->head == NN_BINARY ? 2 : m->class_count;
-    const struct nn_value *v = &m->values[m->label];
+    size_t classes = h->type == NN_BINARY ? 2 : h->class_count;
+    const struct nn_value *v = &m->values[h->label];
     if (v->type == NN_STRING) {
         for (size_t i = 0; i < classes; i++)
-            if (ty_str_eq(m->classes[i], x->strings[row])) {
+            if (ty_str_eq(h->classes[i], x->strings[row])) {
                 *ret = (float)i;
                 return TY_OK;
             }
@@ -155,20 +156,28 @@ static ty_err class_of(const struct nn_model *m, const union csv_values *x, size
                    classes - 1);
 }
 
+static ty_err label_take(const struct nn_model *m, const struct nn_head *h,
+                         const struct nn_scratch *s, size_t row, float *ret)
+{
+    const union csv_values *x = &s->values[h->label];
+    if (h->type != NN_REGRESSION)
+        return class_of(m, h, x, row, ret);
+    *ret = value_float(&m->values[h->label], x, row);
+    return isfinite(*ret) ? TY_OK
+                          : ty_fail(TY_INVALID_ARGUMENT, "label %g is not finite", (double)*ret);
+}
+
 static ty_err labels_take(const struct nn_model *m, const struct nn_scratch *s, size_t count,
                           float *labels, size_t *ret_bad)
 {
-    const union csv_values *x = &s->values[m->label];
-    for (size_t i = 0; i < count; i++) {
-        ty_err err = TY_OK;
-        *ret_bad = i;
-        if (m->head != NN_REGRESSION)
-            err = class_of(m, x, i, &labels[i]);
-        else if (!isfinite(labels[i] = value_float(&m->values[m->label], x, i)))
-            err = ty_fail(TY_INVALID_ARGUMENT, "label %g is not finite", (double)labels[i]);
-        if (err != TY_OK)
-            return err;
-    }
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < m->head_count; k++) {
+            ty_err err = label_take(m, &m->heads[k], s, i, &labels[i * m->head_count + k]);
+            if (err != TY_OK) {
+                *ret_bad = i;
+                return err;
+            }
+        }
     return TY_OK;
 }
 

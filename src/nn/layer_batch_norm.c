@@ -1,9 +1,9 @@
 /* layer_batch_norm.c -- y = (x - mean) / sqrt(variance + epsilon) * gamma + beta, over the whole
  * batch while training, by moving means otherwise.
  *
- * Sums of a shard, each as long as the last axis: forward, sum and sum of squares as doubles, for
- * their difference is what counts; backward, in the second half, dgamma and dbeta. Of all shards:
- * mean, 1/deviation, dgamma, dbeta. */
+ * Sums of a shard are doubles, as long as the last axis: forward, sum and sum of squares; backward,
+ * dgamma and dbeta, for what a unit's examples leave of each other may be little. Of all shards:
+ * mean, 1/deviation, dgamma, dbeta, as floats. */
 #include "nn/nn_int.h"
 
 #include <math.h>
@@ -56,15 +56,9 @@ static float *all_sums(const struct nn_net *n, const struct nn_layer *l)
     return n->sums + l->state;
 }
 
-static void sums_add(const float *x, size_t rows, size_t c, double *sum, double *squares)
+static double *own_sums(const struct nn_shard *s, const struct nn_layer *l)
 {
-    memset(sum, 0, c * sizeof *sum);
-    memset(squares, 0, c * sizeof *squares);
-    for (size_t r = 0; r < rows; r++, x += c)
-        for (size_t i = 0; i < c; i++) {
-            sum[i] += (double)x[i];
-            squares[i] += (double)x[i] * (double)x[i];
-        }
+    return (double *)(s->sums + l->state);
 }
 
 static void norm_forward(struct nn_net *n, const struct nn_layer *l, struct nn_shard *s)
@@ -73,7 +67,7 @@ static void norm_forward(struct nn_net *n, const struct nn_layer *l, struct nn_s
     const float *x = s->y[l->inputs[0]], *variance = nn_layer_param(n, l, VARIANCE)->data;
     float *sums = s->sums + l->state;
     if (n->batch.training) {
-        sums_add(x, rows, c, (double *)sums, (double *)sums + c);
+        tensor_norm_sums(x, rows, c, own_sums(s, l), own_sums(s, l) + c);
         return;
     }
     for (size_t i = 0; i < c; i++)
@@ -94,11 +88,15 @@ static void norm_backward(struct nn_net *n, const struct nn_layer *l, struct nn_
 {
     const float *sums = all_sums(n, l);
     size_t c = l->channels;
-    float *own = s->sums + l->state + 2 * c;
+    double *own = own_sums(s, l);
     tensor_norm_backward_sums(s->y[l->inputs[0]], s->dy[nn_layer_index(n, l)], sums, sums + c,
                               rows_of(l, s->rows), c, own, own + c);
-    memcpy(nn_shard_grad(n, s, nn_layer_param(n, l, GAMMA)), own, c * sizeof *own);
-    memcpy(nn_shard_grad(n, s, nn_layer_param(n, l, BETA)), own + c, c * sizeof *own);
+    float *dgamma = nn_shard_grad(n, s, nn_layer_param(n, l, GAMMA));
+    float *dbeta = nn_shard_grad(n, s, nn_layer_param(n, l, BETA));
+    for (size_t i = 0; i < c; i++) {
+        dgamma[i] = (float)own[i];
+        dbeta[i] = (float)own[c + i];
+    }
 }
 
 static void norm_backward_after(struct nn_net *n, const struct nn_layer *l, struct nn_shard *s)
@@ -127,7 +125,7 @@ static void mean_combine(struct nn_net *n, const struct nn_layer *l)
     for (size_t i = 0; i < c; i++) {
         double sum = 0, squares = 0;
         for (size_t k = 0; k < n->shard_count; k++) {
-            const double *own = (const double *)(n->shards[k].sums + l->state);
+            const double *own = own_sums(&n->shards[k], l);
             sum += own[i];
             squares += own[c + i];
         }
@@ -142,16 +140,17 @@ static void mean_combine(struct nn_net *n, const struct nn_layer *l)
 
 static void norm_combine(struct nn_net *n, const struct nn_layer *l, bool backward)
 {
-    float *parts[NN_MAX_SHARDS];
     size_t c = l->channels;
     if (!backward) {
         mean_combine(n, l);
         return;
     }
-    for (size_t i = 0; i < n->shard_count; i++)
-        parts[i] = n->shards[i].sums + l->state + 2 * c;
-    tensor_tree_sum(parts, n->shard_count, 2 * c);
-    memcpy(all_sums(n, l) + 2 * c, parts[0], 2 * c * sizeof(float));
+    for (size_t i = 0; i < 2 * c; i++) {
+        double sum = 0;
+        for (size_t k = 0; k < n->shard_count; k++)
+            sum += own_sums(&n->shards[k], l)[i];
+        all_sums(n, l)[2 * c + i] = (float)sum;
+    }
 }
 
 static struct graph_out norm_export(struct nn_exporter *x, const struct nn_layer *l,

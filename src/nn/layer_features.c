@@ -32,15 +32,31 @@ static void features_plan(struct nn_net *n, struct nn_layer *l)
     }
 }
 
+enum { DRAWN_AT_ONCE = 1 << 15 };
+struct drawing {
+    const struct nn_net *net;
+    const struct nn_param *param;
+};
+
+/* A piece of a table; what is drawn depends on its place alone, so any thread may draw it. */
+static void table_draw(void *arg, int index)
+{
+    const struct drawing *d = arg;
+    size_t from = (size_t)index * DRAWN_AT_ONCE, left = d->param->count - from;
+    tensor_truncated_normal(d->net->seed, (uint64_t)(d->param - d->net->params), from, 0,
+                            1 / sqrtf((float)d->param->width), d->param->data + from,
+                            left < DRAWN_AT_ONCE ? left : DRAWN_AT_ONCE);
+}
+
 /* As embedding_column: truncated normal with a deviation of 1 / sqrt(size). */
 static void features_init(struct nn_net *n, const struct nn_layer *l)
 {
     for (size_t i = 0; i < l->part_count; i++) {
         if (l->parts[i].kind != NN_EMBEDDING)
             continue;
-        const struct nn_param *p = &n->params[l->parts[i].param];
-        tensor_truncated_normal(n->seed, l->parts[i].param, 0, 1 / sqrtf((float)p->width), p->data,
-                                p->count);
+        struct drawing d = {n, &n->params[l->parts[i].param]};
+        tensor_team_run(n->team, table_draw, &d,
+                        (int)((d.param->count + DRAWN_AT_ONCE - 1) / DRAWN_AT_ONCE));
     }
 }
 

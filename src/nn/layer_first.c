@@ -13,7 +13,8 @@
 #include "nn/nn_int.h"
 
 enum { KERNEL, BIAS };
-enum { FEW = 32 }; /* rows of a table for which other threads are not worth a call */
+enum { FEW = 32 };          /* rows of a table for which other threads are not worth a call */
+enum { FEW_NUMBERS = 128 }; /* numbers of an example; more of them are pixels or the like */
 
 static const struct nn_layer *features_of(const struct nn_net *n)
 {
@@ -145,10 +146,9 @@ static void numbers_gather(const struct nn_net *n, const struct nn_layer *l, str
     }
 }
 
-static void add(float *restrict y, const float *restrict x, size_t count)
+static void add(float *y, const float *x, size_t count)
 {
-    for (size_t i = 0; i < count; i++)
-        y[i] += x[i];
+    tensor_axpy(1, x, y, count);
 }
 
 static void indicator_add(const struct nn_net *n, const struct nn_part *p, const struct nn_shard *s,
@@ -184,10 +184,10 @@ static void first_forward(struct nn_net *n, const struct nn_layer *l, struct nn_
     numbers_gather(n, l, s);
     struct tensor_matrix x = {s->numbers, numbers, TENSOR_PLAIN};
     struct tensor_matrix w = {s->number_kernel, out, TENSOR_PLAIN};
-    if (numbers > 0)
+    if (numbers > FEW_NUMBERS)
         tensor_gemm(s->rows, out, numbers, x, w, y, out, false, s->scratch);
-    else
-        memset(y, 0, s->rows * out * sizeof *y);
+    else /* seconds beside miles: where they cancel, rounding would be all that is left */
+        tensor_exact_product(s->numbers, s->number_kernel, s->rows, out, numbers, y);
     for (size_t i = 0; i < f->part_count; i++) {
         if (f->parts[i].kind == NN_INDICATOR)
             indicator_add(n, &f->parts[i], s, kernel, y, out);

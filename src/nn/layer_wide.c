@@ -12,7 +12,7 @@ static ty_err wide_read(struct nn_reader *r, const json_t *object, struct nn_lay
 
 static ty_err wide_shape(struct nn_reader *r, struct nn_layer *l)
 {
-    l->channels = r->model->class_count;
+    l->channels = r->model->heads[0].class_count;
     return TY_OK;
 }
 

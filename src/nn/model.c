@@ -235,9 +235,9 @@ static ty_err input_read(struct nn_reader *r, const json_t *input)
 static ty_err sections_read(struct nn_reader *r, const json_t *root,
                             const struct nn_setting *settings, size_t setting_count)
 {
-    static const char *const keys[] = {"name",     "parameters", "ignored_flags", "input",
-                                       "features", "network",    "wide",          "head",
-                                       "training", NULL};
+    static const char *const keys[] = {
+        "name", "parameters", "ignored_flags", "input",    "features", "network",
+        "wide", "head",       "heads",         "training", NULL};
     ty_err err = nn_keys_check(r, root, keys);
     if (err == TY_OK)
         err = nn_read_str(r, root, "name", true, &r->model->name);
@@ -253,9 +253,11 @@ static ty_err sections_read(struct nn_reader *r, const json_t *root,
     if (err == TY_OK)
         err = nn_read_features(r, json_object_get(root, "features"));
     if (err == TY_OK)
-        err = nn_read_head(r, json_object_get(root, "head"));
+        err = nn_read_heads(r, root);
     if (err == TY_OK)
         err = nn_read_network(r, root);
+    if (err == TY_OK)
+        err = nn_heads_connect(r, root);
     if (err == TY_OK)
         err = nn_read_training(r, json_object_get(root, "training"));
     return err;

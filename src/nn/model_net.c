@@ -1,4 +1,4 @@
-/* model_net.c -- the sections head, network and wide. */
+/* model_net.c -- the sections network and wide. */
 #include "nn/nn_int.h"
 
 static const struct nn_layer_kind *const KINDS[] = {
@@ -7,108 +7,6 @@ static const struct nn_layer_kind *const KINDS[] = {
 #undef LAYER
 };
 enum { FIRST_KIND = 3 }; /* that `layers` may name; those before are made of other fields */
-
-/* ---- head ---- */
-
-static ty_err classes_read(struct nn_reader *r, const json_t *head)
-{
-    struct nn_model *m = r->model;
-    const json_t *list = json_object_get(head, "classes");
-    int64_t count = m->head == NN_MULTICLASS ? 0 : 1;
-    if (!json_is_array(list)) {
-        ty_err err = nn_read_int(r, head, "classes", m->head == NN_MULTICLASS, 2, 65536, &count);
-        m->class_count = (size_t)count;
-        return err;
-    }
-    size_t most = m->head == NN_BINARY ? 2 : 65536, least = m->head == NN_BINARY ? 2 : 3;
-    ty_str *names = ty_new_array(r->arena, ty_str, json_array_size(list) + 1);
-    ty_err err = nn_read_names(r, head, "classes", names, most, &m->class_count);
-    if (err == TY_OK && m->class_count < (m->head == NN_BINARY ? least : 2))
-        err = nn_fail(r, "'classes' needs two names or more");
-    m->classes = names;
-    if (m->head == NN_BINARY)
-        m->class_count = 1;
-    return err;
-}
-
-static ty_err weights_read(struct nn_reader *r, const json_t *head)
-{
-    struct nn_model *m = r->model;
-    size_t wanted = m->head == NN_BINARY ? 2 : m->class_count, count = 0;
-    if (json_object_get(head, "class_weights") == NULL)
-        return TY_OK;
-    double *numbers = ty_new_array(r->arena, double, wanted);
-    float *weights = ty_new_array(r->arena, float, wanted);
-    ty_err err = nn_read_numbers(r, head, "class_weights", numbers, wanted, &count);
-    if (err == TY_OK && (m->head == NN_REGRESSION || count != wanted))
-        err = nn_fail(r, "'class_weights' needs a number for each class");
-    for (size_t i = 0; i < count && err == TY_OK; i++)
-        weights[i] = (float)numbers[i];
-    m->class_weights = weights;
-    return err;
-}
-
-static ty_err label_find(struct nn_reader *r, const json_t *head)
-{
-    struct nn_model *m = r->model;
-    ty_str label = {0};
-    bool is_image = m->images.height > 0;
-    ty_err err = nn_read_str(r, head, "label", !is_image, &label);
-    if (err != TY_OK)
-        return err;
-    if (is_image && (label.len > 0 || m->head == NN_REGRESSION))
-        return nn_fail(r, "%s",
-                       label.len ? "'label': an image's class is its folder"
-                                 : "images have classes: 'type' must be another");
-    if (is_image)
-        return TY_OK;
-    for (size_t i = 0; i < m->column_count; i++)
-        if (ty_str_eq(m->columns[i].name, label)) {
-            if (m->columns[i].type == CSV_SKIP)
-                break;
-            if (m->columns[i].type == CSV_STRING && m->classes == NULL)
-                return nn_fail(r, "label '%s' is a text: name the 'classes'", label.ptr);
-            m->label = i;
-            return TY_OK;
-        }
-    return nn_fail(r, "label: the input has no column '%s'", label.ptr);
-}
-
-ty_err nn_read_head(struct nn_reader *r, const json_t *head)
-{
-    static const char *const keys[] = {"type",    "label",         "output",      "loss",
-                                       "classes", "class_weights", "huber_delta", NULL};
-    static const char *const types[] = {"regression", "binary", "multiclass", NULL};
-    static const char *const losses[] = {"mse", "mae", "huber", "cross_entropy", NULL};
-    struct nn_model *m = r->model;
-    int type = 0, loss = -1;
-    if (head == NULL)
-        return nn_fail(r, "'head' is missing");
-    nn_enter(r, "head");
-    ty_err err = nn_keys_check(r, head, keys);
-    if (err == TY_OK)
-        err = nn_read_word(r, head, "type", types, &type);
-    if (err == TY_OK)
-        err = nn_read_word(r, head, "loss", losses, &loss);
-    m->head = (enum nn_head)type;
-    m->loss = loss >= 0 ? (enum nn_loss)loss : m->head == NN_REGRESSION ? NN_MSE : NN_CROSS_ENTROPY;
-    if (err == TY_OK && (m->head == NN_REGRESSION) == (m->loss == NN_CROSS_ENTROPY))
-        err = nn_fail(r, "loss '%s' does not fit type '%s'", losses[m->loss], types[m->head]);
-    m->output = TY_STR("output");
-    m->huber_delta = 1;
-    if (err == TY_OK)
-        err = nn_read_str(r, head, "output", false, &m->output);
-    if (err == TY_OK)
-        err = nn_read_float(r, head, "huber_delta", 1e-6, 1e9, &m->huber_delta);
-    if (err == TY_OK)
-        err = classes_read(r, head);
-    if (err == TY_OK)
-        err = weights_read(r, head);
-    if (err == TY_OK)
-        err = label_find(r, head);
-    nn_leave(r);
-    return err;
-}
 
 /* ---- what features and wide layers read ---- */
 
@@ -166,7 +64,7 @@ static ty_err part_read(struct nn_reader *r, const json_t *item, struct nn_layer
     const struct nn_value *v = &m->values[p->value];
     if (wide) {
         p->kind = v->type == NN_CATEGORY ? NN_EMBEDDING : NN_NUMBER;
-        p->width = m->class_count;
+        p->width = m->heads[0].class_count;
     } else if (p->kind == NN_NUMBER) {
         p->width = 1;
     } else if (p->kind == NN_INDICATOR) {
@@ -248,9 +146,14 @@ static const struct nn_layer_kind *kind_find(struct nn_reader *r, const json_t *
     for (size_t i = FIRST_KIND; i < TY_COUNT(KINDS); i++)
         if (json_object_get(object, KINDS[i]->name))
             return KINDS[i];
+    for (size_t i = 0; nn_own_kind(i); i++)
+        if (json_object_get(object, nn_own_kind(i)->name))
+            return nn_own_kind(i);
     ty_buf_init(&b, 400);
     for (size_t i = FIRST_KIND; i < TY_COUNT(KINDS); i++)
         ty_buf_addf(&b, "%s%s", i > FIRST_KIND ? ", " : "", KINDS[i]->name);
+    for (size_t i = 0; nn_own_kind(i); i++)
+        ty_buf_addf(&b, ", %s", nn_own_kind(i)->name);
     *ret_err = nn_fail(r, "names no kind of layer; there are %s", b.ptr);
     ty_buf_clear(&b);
     return NULL;
@@ -367,14 +270,6 @@ static ty_err network_read(struct nn_reader *r, const json_t *network)
         err = layer_place(r, &l);
     if (err == TY_OK)
         err = layers_read(r, json_object_get(network, "layers"));
-    if (err != TY_OK)
-        return err;
-    const struct nn_layer *last = &r->model->layers[r->model->layer_count - 1];
-    if (last->activation != NN_LINEAR)
-        err = nn_fail(r, "the last layer must have no activation: the head adds its own");
-    if (err == TY_OK && nn_layer_width(last) != r->model->class_count)
-        err = nn_fail(r, "the last layer gives %zu numbers and the head needs %zu",
-                      nn_layer_width(last), r->model->class_count);
     return err;
 }
 
@@ -383,8 +278,17 @@ static ty_err wide_read(struct nn_reader *r, const json_t *wide)
     static const char *const keys[] = {"input", NULL};
     struct nn_layer l = {.name = TY_STR("wide"), .kind = &nn_layer_wide};
     ty_err err = nn_keys_check(r, wide, keys);
-    if (r->model->layer_count > 0)
+    if (err == TY_OK && r->model->head_count > 1)
+        err = nn_fail(r, "a wide part is for a single head");
+    if (r->model->layer_count > 0) {
+        const struct nn_layer *last = &r->model->layers[r->model->layer_count - 1];
         l.inputs[l.input_count++] = r->model->layer_count - 1;
+        if (err == TY_OK && nn_layer_width(last) != r->model->heads[0].class_count)
+            err = nn_fail(r, "the last layer gives %zu numbers and the head needs %zu",
+                          nn_layer_width(last), r->model->heads[0].class_count);
+        if (err == TY_OK && last->activation != NN_LINEAR)
+            err = nn_fail(r, "the last layer must have no activation: the head adds its own");
+    }
     if (err == TY_OK) {
         nn_enter(r, "input");
         err = parts_read(r, json_object_get(wide, "input"), &l, true);
@@ -414,6 +318,5 @@ ty_err nn_read_network(struct nn_reader *r, const json_t *root)
         err = wide_read(r, wide);
         nn_leave(r);
     }
-    m->logits = m->layer_count - 1;
     return err;
 }

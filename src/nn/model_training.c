@@ -83,14 +83,23 @@ static ty_err optimizer_read(struct nn_reader *r, const json_t *training, const 
     return err;
 }
 
-static ty_err metrics_read(struct nn_reader *r, const json_t *training, struct nn_training *t)
+/* Of a single head they may be here; else each head has its own, or the usual one. */
+static ty_err metrics_read(struct nn_reader *r, const json_t *training)
 {
-    static const char *const by_head[] = {"mse", "accuracy", "accuracy"};
-    if (json_object_get(training, "metrics") == NULL) {
-        t->metrics[t->metric_count++] = ty_str_of(by_head[r->model->head]);
-        return TY_OK;
+    static const char *const by_type[] = {"mse", "accuracy", "accuracy"};
+    struct nn_head *first = &r->model->heads[0];
+    ty_err err = TY_OK;
+    if (json_object_get(training, "metrics") && r->model->head_count > 1)
+        err = nn_fail(r, "'metrics' belong to each of the heads");
+    else if (json_object_get(training, "metrics"))
+        err = nn_read_names(r, training, "metrics", first->metrics, NN_MAX_METRICS,
+                            &first->metric_count);
+    for (size_t i = 0; i < r->model->head_count; i++) {
+        struct nn_head *h = &r->model->heads[i];
+        if (h->metric_count == 0)
+            h->metrics[h->metric_count++] = ty_str_of(by_type[h->type]);
     }
-    return nn_read_names(r, training, "metrics", t->metrics, NN_MAX_METRICS, &t->metric_count);
+    return err;
 }
 
 static ty_err sizes_read(struct nn_reader *r, const json_t *training, struct nn_training *t)
@@ -143,7 +152,7 @@ ty_err nn_read_training(struct nn_reader *r, const json_t *training)
     optimizer_defaults(&t->optimizer);
     optimizer_defaults(&t->wide);
     if (training == NULL)
-        return metrics_read(r, NULL, t);
+        return metrics_read(r, NULL);
     nn_enter(r, "training");
     ty_err err = nn_keys_check(r, training, keys);
     if (err == TY_OK)
@@ -160,7 +169,7 @@ ty_err nn_read_training(struct nn_reader *r, const json_t *training)
         err = nn_read_word(r, training, "bad_rows", bad_rows, &bad);
     t->skip_bad_rows = bad == 1;
     if (err == TY_OK)
-        err = metrics_read(r, training, t);
+        err = metrics_read(r, training);
     nn_leave(r);
     return err;
 }

@@ -74,7 +74,9 @@ static void needs_plan(struct nn_net *n)
             needed |= n->need_to[l->inputs[k]] > n->need_from[l->inputs[k]];
             n->uses[l->inputs[k]]++;
         }
-        n->need_to[i] = needed || i + 1 == n->layer_count ? nn_layer_width(l) : 0;
+        for (size_t k = 0; k < n->model->head_count; k++)
+            needed |= n->model->heads[k].layer == i;
+        n->need_to[i] = needed ? nn_layer_width(l) : 0;
         for (size_t k = 0; k < l->part_count && l->kind == &nn_layer_features; k++) {
             const struct nn_part *p = &l->parts[k];
             if (p->kind != NN_EMBEDDING)
@@ -151,7 +153,7 @@ static size_t shard_floats(const struct nn_net *n, size_t rows)
         sum += lines(4 * l->channels); /* sums */
         sum += l->kind == &nn_layer_max_pool ? size : 0;
     }
-    return sum + lines(scratch) + 3 * lines(rows);
+    return sum + lines(scratch) + 4 * lines(rows);
 }
 
 static void shard_plan(struct nn_net *n, struct nn_shard *s, size_t rows, float *at)
@@ -179,7 +181,8 @@ static void shard_plan(struct nn_net *n, struct nn_shard *s, size_t rows, float 
     s->labels = at;
     s->weights = at + lines(rows);
     s->classes = (int32_t *)(at + 2 * lines(rows));
-    s->scratch = at + 3 * lines(rows);
+    s->losses = at + 3 * lines(rows);
+    s->scratch = at + 4 * lines(rows);
 }
 
 static void batches_plan(struct nn_net *n)
@@ -202,8 +205,9 @@ static void batches_plan(struct nn_net *n)
     }
     if (n->has_first)
         n->first_sums = block_new(n, n->batch_max * n->layers[1].units, sizeof(float));
-    n->logits = block_new(n, n->batch_max * n->model->class_count, sizeof(float));
+    n->logits = block_new(n, n->batch_max * n->model->logits_each, sizeof(float));
     n->losses = block_new(n, n->batch_max, sizeof(float));
+    n->head_losses = block_new(n, n->batch_max * n->model->head_count, sizeof(float));
     size_t sums = 0;
     for (size_t i = 0; i < n->layer_count; i++)
         sums += lines(4 * n->layers[i].channels);
@@ -301,40 +305,54 @@ static bool is_barrier(const struct nn_net *n, size_t layer)
     return n->batch.training && n->layers[layer].kind->combine != NULL;
 }
 
-static void labels_gather(struct nn_net *n, struct nn_shard *s)
+static void labels_gather(struct nn_net *n, struct nn_shard *s, size_t head)
 {
-    const struct nn_model *m = n->model;
+    const struct nn_head *h = &n->model->heads[head];
+    size_t each = n->model->head_count;
     for (size_t i = 0; i < s->rows; i++) {
-        float label = n->batch.rows->labels[nn_shard_pick(n, s->first + i)];
+        float label = n->batch.rows->labels[nn_shard_pick(n, s->first + i) * each + head];
         s->labels[i] = label;
-        s->classes[i] = m->head == NN_REGRESSION ? 0 : (int32_t)label;
-        s->weights[i] = m->class_weights ? m->class_weights[s->classes[i]] : 1.0f;
+        s->classes[i] = h->type == NN_REGRESSION ? 0 : (int32_t)label;
+        s->weights[i] = h->class_weights ? h->class_weights[s->classes[i]] : 1.0f;
     }
 }
 
+static void head_loss(struct nn_net *n, struct nn_shard *s, const struct nn_head *h, float *dy)
+{
+    const float *y = s->y[h->layer], *weights = h->class_weights ? s->weights : NULL;
+    size_t count = n->batch.count;
+    if (h->type == NN_MULTICLASS)
+        tensor_softmax_loss(y, s->classes, weights, s->rows, h->class_count, count, s->losses, dy);
+    else if (h->type == NN_BINARY)
+        tensor_sigmoid_loss(y, s->labels, weights, s->rows, count, s->losses, dy);
+    else if (h->loss == NN_MAE)
+        tensor_absolute_loss(y, s->labels, NULL, s->rows, count, s->losses, dy);
+    else if (h->loss == NN_HUBER)
+        tensor_huber_loss(y, s->labels, NULL, h->huber_delta, s->rows, count, s->losses, dy);
+    else
+        tensor_square_loss(y, s->labels, NULL, s->rows, count, s->losses, dy);
+}
+
 /* Loss of each example, and the gradient of the logits. */
-static void head_run(struct nn_net *n, struct nn_shard *s)
+static void head_run(struct nn_net *n, struct nn_shard *s, size_t head)
 {
     const struct nn_model *m = n->model;
-    size_t last = n->layer_count - 1, k = m->class_count;
-    float *y = s->y[last], *loss = n->losses + s->first;
-    float *dy = n->batch.training ? s->dy[last] : NULL;
-    memcpy(n->logits + s->first * k, y, s->rows * k * sizeof *y);
+    const struct nn_head *h = &m->heads[head];
+    size_t k = h->class_count;
+    float *y = s->y[h->layer], *dy = n->batch.training ? s->dy[h->layer] : NULL;
+    for (size_t i = 0; i < s->rows; i++)
+        memcpy(n->logits + (s->first + i) * m->logits_each + h->from, y + i * k, k * sizeof *y);
     if (n->batch.rows->labels == NULL)
         return;
-    labels_gather(n, s);
-    const float *weights = m->class_weights ? s->weights : NULL;
-    size_t count = n->batch.count;
-    if (m->head == NN_MULTICLASS)
-        tensor_softmax_loss(y, s->classes, weights, s->rows, k, count, loss, dy);
-    else if (m->head == NN_BINARY)
-        tensor_sigmoid_loss(y, s->labels, weights, s->rows, count, loss, dy);
-    else if (m->loss == NN_MAE)
-        tensor_absolute_loss(y, s->labels, NULL, s->rows, count, loss, dy);
-    else if (m->loss == NN_HUBER)
-        tensor_huber_loss(y, s->labels, NULL, m->huber_delta, s->rows, count, loss, dy);
-    else
-        tensor_square_loss(y, s->labels, NULL, s->rows, count, loss, dy);
+    labels_gather(n, s, head);
+    head_loss(n, s, h, dy);
+    for (size_t i = 0; i < s->rows; i++) {
+        float *total = &n->losses[s->first + i], part = h->weight * s->losses[i];
+        n->head_losses[(s->first + i) * m->head_count + head] = s->losses[i];
+        *total = head == 0 ? part : *total + part;
+    }
+    for (size_t i = 0; dy && h->weight != 1 && i < s->rows * k; i++)
+        dy[i] *= h->weight;
 }
 
 static void forward_segment(void *arg, int index)
@@ -352,7 +370,8 @@ static void forward_segment(void *arg, int index)
         if (is_barrier(n, i))
             return;
     }
-    head_run(n, s);
+    for (size_t i = 0; i < n->model->head_count; i++)
+        head_run(n, s, i);
 }
 
 /* A shard has at least two examples, so that small batches are not cut to nothing. */
@@ -368,8 +387,7 @@ static void batch_cut(struct nn_net *n, const struct nn_batch *b)
     }
 }
 
-void nn_net_forward(struct nn_net *n, const struct nn_batch *b, const float **ret_logits,
-                    const float **ret_losses)
+struct nn_outputs nn_net_forward(struct nn_net *n, const struct nn_batch *b)
 {
     ty_assert(b->count > 0 && b->count <= n->batch_max);
     batch_cut(n, b);
@@ -386,8 +404,8 @@ void nn_net_forward(struct nn_net *n, const struct nn_batch *b, const float **re
         n->at = i;
         n->resuming = true;
     }
-    *ret_logits = n->logits;
-    *ret_losses = b->rows->labels ? n->losses : NULL;
+    bool known = b->rows->labels != NULL;
+    return (struct nn_outputs){n->logits, known ? n->losses : NULL, known ? n->head_losses : NULL};
 }
 
 float *nn_input_grad(const struct nn_net *n, const struct nn_layer *l, const struct nn_shard *s,

@@ -33,7 +33,10 @@ enum {
     NN_MAX_LIST = 64, /* numbers in a parameter */
     NN_MAX_METRICS = 16,
     NN_MAX_SHARDS = 64,
+    NN_MAX_HEADS = 8,
     NN_LAYER_PARAMS = 4,
+    NN_MAX_OWN = 32, /* kinds of layers that a program adds */
+    NN_OWN_FIELDS = 8,
     NN_MAX_SIDE = 4096, /* of an image */
 };
 #define NN_MAX_FLOATS ((size_t)1 << 32) /* of all parameters: 16 GiB */
@@ -53,7 +56,8 @@ struct nn_value {
     int64_t buckets;                    /* of a category */
     const struct nn_feature_kind *kind; /* NULL: a column */
     size_t inputs[NN_MAX_INPUTS], input_count;
-    float subtract, divide; /* scale */
+    float subtract, divide; /* scale, normalise */
+    bool measured;          /* normalise: they are known */
     const float *edges;     /* bucketize */
     size_t edge_count;
     const ty_str *words; /* vocabulary, sorted by `order` for searching */
@@ -80,6 +84,7 @@ struct nn_layer {
     float scale, offset;            /* rescale */
     size_t size, stride;            /* conv2d, pools */
     bool same;                      /* padding */
+    float fields[NN_OWN_FIELDS];    /* of a kind of the program's own */
     size_t params[NN_LAYER_PARAMS]; /* places in the net's list; set by nn_net_new */
     size_t state;                   /* batch_norm: place of its sums */
     struct nn_part *parts;          /* features, wide: what they read */
@@ -98,8 +103,25 @@ struct nn_part {
 
 /* ---- the model ---- */
 
-enum nn_head { NN_REGRESSION, NN_BINARY, NN_MULTICLASS };
+enum nn_head_type { NN_REGRESSION, NN_BINARY, NN_MULTICLASS };
 enum nn_loss { NN_MSE, NN_MAE, NN_HUBER, NN_CROSS_ENTROPY };
+/* What is predicted. A model has one head, or several that share a network: then each has a name,
+ * and the losses are added, each times its weight. */
+struct nn_head {
+    ty_str name; /* "": the only one */
+    enum nn_head_type type;
+    enum nn_loss loss;
+    float huber_delta, weight;
+    size_t label; /* a column */
+    size_t layer; /* whose output are its logits */
+    ty_str output;
+    const ty_str *classes; /* names; class_count of them, or NULL */
+    size_t class_count;    /* numbers of its logits: 1 for a regression, 1 for binary */
+    const float *class_weights;
+    size_t from; /* its first column of a row's logits */
+    ty_str metrics[NN_MAX_METRICS];
+    size_t metric_count;
+};
 enum nn_schedule { NN_CONSTANT, NN_EXPONENTIAL, NN_STEP, NN_COSINE };
 struct nn_optimizer {
     ty_str kind; /* of train/optimizers.def */
@@ -119,8 +141,6 @@ struct nn_training {
     bool keep_best;
     int64_t patience, plateau; /* epochs without a better val_loss; 0: off */
     float plateau_factor;
-    ty_str metrics[NN_MAX_METRICS];
-    size_t metric_count;
 };
 /* Input that is a folder of image files, a folder a class. */
 struct nn_images {
@@ -151,15 +171,9 @@ struct nn_model {
     size_t value_count;
     struct nn_layer layers[NN_MAX_LAYERS];
     size_t layer_count;
-    size_t logits; /* the layer whose output the head reads */
-    enum nn_head head;
-    enum nn_loss loss;
-    float huber_delta;
-    size_t label; /* a column */
-    ty_str output;
-    const ty_str *classes; /* names; class_count of them, or NULL */
-    size_t class_count;    /* 1 for a regression, 2 for binary */
-    const float *class_weights;
+    struct nn_head heads[NN_MAX_HEADS];
+    size_t head_count;
+    size_t logits_each;           /* of a row, the heads' side by side */
     size_t slots_float, slots_id; /* of a row */
     size_t *float_values;         /* slot -> value */
     size_t *id_values;
@@ -174,6 +188,8 @@ struct nn_setting {
 TY_NODISCARD ty_err nn_model_parse(struct ty_arena *a, const char *path, ty_str text,
                                    const struct nn_setting *settings, size_t setting_count,
                                    struct nn_model **ret_model);
+/* Is this column a label? */
+bool nn_is_label(const struct nn_model *m, size_t column);
 /* Layers, output widths and parameters as a table, as Keras's summary. */
 struct nn_net;
 void nn_model_print(const struct nn_net *n, struct ty_buf *b);
@@ -189,7 +205,7 @@ struct nn_rows {
     size_t count, floats_each, ids_each;
     float *floats;                  /* (count, floats_each) */
     int32_t *ids;                   /* (count, ids_each) */
-    float *labels;                  /* (count); NULL: unknown */
+    float *labels;                  /* (count, heads); NULL: unknown */
     const struct nn_pixels *pixels; /* (count), of a model of images */
 };
 enum { NN_BLOCK_ROWS = 1024 };
@@ -205,6 +221,21 @@ void nn_scratch_drop(const struct nn_model *m, struct nn_scratch *s, size_t firs
 TY_NODISCARD ty_err nn_features_compute(const struct nn_model *m, struct nn_scratch *s,
                                         size_t count, float *floats, int32_t *ids, float *labels,
                                         size_t *ret_bad);
+
+/* ---- measuring: what normalise features must know of the data before all else ---- */
+
+/* Sums of one feature's input; a model has one for each of its values. */
+struct nn_measure {
+    double count, sum, squares;
+};
+/* Is there a normalise feature that has not been measured? */
+bool nn_measure_needed(const struct nn_model *m);
+/* Add `count` rows that are in the scratch's columns to the sums of the features that can be
+ * measured now: those whose input needs no other measuring first. Bad rows as above. */
+TY_NODISCARD ty_err nn_measure_add(const struct nn_model *m, struct nn_scratch *s, size_t count,
+                                   struct nn_measure *to, size_t *ret_bad);
+/* All rows were added: set mean and deviation of those features, Keras's Normalization's. */
+void nn_measure_finish(struct nn_model *m, const struct nn_measure *sums);
 
 /* ---- networks ---- */
 
@@ -240,18 +271,66 @@ void nn_net_free(struct nn_net *n);
 size_t nn_net_params(const struct nn_net *n, struct nn_param **ret_params);
 const struct nn_model *nn_net_model(const struct nn_net *n);
 struct tensor_team *nn_net_team(const struct nn_net *n);
-/* Compute outputs: logits (count, class_count) and, if the rows have labels, losses (count), both
- * the net's own until the next call. */
-void nn_net_forward(struct nn_net *n, const struct nn_batch *b, const float **ret_logits,
-                    const float **ret_losses);
+/* The net's own until the next call. */
+struct nn_outputs {
+    const float *logits;      /* (count, logits_each) */
+    const float *losses;      /* (count): the heads' added up; NULL: no labels */
+    const float *head_losses; /* (count, heads), without the heads' weights */
+};
+struct nn_outputs nn_net_forward(struct nn_net *n, const struct nn_batch *b);
 /* Numbers below 1e-38 count as 0 on this thread from now on, as in TensorFlow: arithmetic with them
  * is a hundred times slower. The team's threads are set so by every call. */
 void nn_flush_denormals(void);
 /* Gradients of the mean loss of the batch that was just computed. */
 void nn_net_backward(struct nn_net *n);
 
+/* ---- layers of one's own: examples/own_layer ----
+ *
+ * A program that links train may add kinds of layers. Registered once, before a model is read, they
+ * are named in model files as ours are ({swish: 1.5, name: s1}), and train, are saved and exported
+ * like them. A layer sees plain arrays: some examples of the batch at a time, on any thread, so it
+ * keeps nothing between calls. */
+
+/* One call: `rows` examples of `in` numbers become `rows` of `out`. */
+struct nn_own_call {
+    size_t rows, in, out;
+    bool training;
+    const float *fields;                  /* as the model file has them */
+    const float *params[NN_LAYER_PARAMS]; /* in the order of the kind */
+    const float *x;                       /* (rows, in) */
+    float *y;                             /* (rows, out); forward writes it */
+    /* backward only */
+    const float *dy;               /* (rows, out) */
+    float *dx;                     /* (rows, in), to be written; NULL: nobody needs it */
+    float *grads[NN_LAYER_PARAMS]; /* of these rows, to be written */
+};
+enum nn_own_size { NN_ONE, NN_IN, NN_OUT };
+#define NN_GLOROT (-1e30f) /* as a first value: drawn, as Keras draws kernels */
+struct nn_own_param {
+    const char *name;
+    enum nn_own_size rows, columns;
+    float first; /* of all its numbers */
+};
+struct nn_own_layer {
+    const char *name;                      /* its key in model files */
+    const char *fields[NN_OWN_FIELDS + 1]; /* NULL-ended; the key's own value is the first */
+    float defaults[NN_OWN_FIELDS];
+    size_t (*width)(size_t in, const float *fields); /* of the output; NULL: shaped as the input */
+    struct nn_own_param params[NN_LAYER_PARAMS];     /* up to the first without a name */
+    void (*forward)(const struct nn_own_call *c);
+    void (*backward)(const struct nn_own_call *c);
+    /* Nodes of TensorFlow that do the same, names under `scope`. NULL: models with it can be
+     * trained but not exported. */
+    struct graph_out (*export)(struct graph *g, const char *scope, const float *fields,
+                               struct graph_out x, const struct graph_out *params);
+};
+/* The kind outlives all models. A name that there is already is TY_ALREADY_EXISTS. */
+TY_NODISCARD ty_err nn_layer_register(const struct nn_own_layer *kind);
+
 /* ---- export ---- */
 
+/* The first layer whose kind has no export; NULL: the model can be exported. */
+const struct nn_layer *nn_export_obstacle(const struct nn_model *m);
 /* Build the graph: placeholders for the input's columns but the label, then the outputs of the
  * head. Variables are named as parameters. The signature's arrays are from the arena. */
 TY_NODISCARD ty_err nn_export(const struct nn_net *n, struct ty_arena *a, struct graph *g,

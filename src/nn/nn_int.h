@@ -2,8 +2,8 @@
  *
  *   read.c    fields of the model file, with lines in messages
  *   expr.c    numbers written as expressions of parameters
- *   model.c, model_net.c, model_training.c   the sections of the file
- *   features.c, feature_*.c   kinds of features (features.def)
+ *   model.c, model_head.c, model_net.c, model_training.c   the sections of the file
+ *   features.c, feature_*.c   kinds of features (features.def); measure.c what they ask of the data
  *   net.c     plan, forward, backward; init.c first values
  *   layer_*.c kinds of layers (layers.def)
  *   export.c  the graph of a SavedModel */
@@ -66,7 +66,9 @@ const struct nn_parameter *nn_parameter_find(const struct nn_model *m, ty_str na
 
 TY_NODISCARD ty_err nn_read_features(struct nn_reader *r, const json_t *list);
 TY_NODISCARD ty_err nn_read_network(struct nn_reader *r, const json_t *root);
-TY_NODISCARD ty_err nn_read_head(struct nn_reader *r, const json_t *head);
+/* head, or heads; then, when there are layers, which of them each head reads. */
+TY_NODISCARD ty_err nn_read_heads(struct nn_reader *r, const json_t *root);
+TY_NODISCARD ty_err nn_heads_connect(struct nn_reader *r, const json_t *root);
 TY_NODISCARD ty_err nn_read_training(struct nn_reader *r, const json_t *training);
 /* The value of that name, of one of the types in `types` (bits), or a failure that lists some. */
 TY_NODISCARD ty_err nn_value_find(struct nn_reader *r, ty_str name, unsigned types, size_t *ret);
@@ -112,7 +114,7 @@ struct nn_shard {
     float *grads;       /* of the plain parameters, as nn_net.grads */
     float *sums;        /* batch_norm: of this shard */
     float *scratch;
-    float *labels, *weights; /* of the rows; classes are numbers */
+    float *labels, *weights, *losses; /* of the rows, of one head; classes are numbers */
     int32_t *classes;
     struct nn_distinct *distinct; /* layer_first.c: by part of the features */
     float *numbers, *number_kernel, *number_grad;
@@ -145,11 +147,11 @@ struct nn_net {
     size_t *need_from, *need_to; /* by layer: columns of dy that somebody needs; equal: none */
     size_t *uses;                /* by layer: how many read its output */
     struct nn_batch batch;
-    size_t at;              /* first layer of the segment that is being run */
-    bool resuming;          /* it has been summed over shards */
-    float *logits, *losses; /* (batch_max, class_count), (batch_max) */
-    float *sums;            /* batch_norm: of all shards */
-    void **blocks;          /* heap */
+    size_t at;                            /* first layer of the segment that is being run */
+    bool resuming;                        /* it has been summed over shards */
+    float *logits, *losses, *head_losses; /* (batch_max, logits_each), (batch_max), (.., heads) */
+    float *sums;                          /* batch_norm: of all shards */
+    void **blocks;                        /* heap */
     size_t block_count;
     bool no_memory;
 };
@@ -171,11 +173,14 @@ struct nn_layer_kind {
     void (*backward_after)(struct nn_net *n, const struct nn_layer *l, struct nn_shard *s);
     void (*combine)(struct nn_net *n, const struct nn_layer *l, bool backward);
     struct graph_out (*export)(struct nn_exporter *x, const struct nn_layer *l,
-                               const struct graph_out *inputs);
+                               const struct graph_out *inputs); /* NULL: it cannot be */
 };
 #define LAYER(name) extern const struct nn_layer_kind nn_layer_##name;
 #include "nn/layers.def"
 #undef LAYER
+
+/* Kinds that the program registered; NULL after the last. */
+const struct nn_layer_kind *nn_own_kind(size_t i);
 
 /* ---- layer_first.c ---- */
 

@@ -257,10 +257,12 @@ static void toy_init(struct toy *t, const char *text, int threads)
         (struct nn_rows){.count = ROWS, .floats_each = m->slots_float, .ids_each = m->slots_id};
     t->rows.floats = ty_new_array(&t->arena, float, ROWS * m->slots_float);
     t->rows.ids = ty_new_array(&t->arena, int32_t, ROWS * m->slots_id);
-    t->rows.labels = ty_new_array(&t->arena, float, ROWS);
+    t->rows.labels = ty_new_array(&t->arena, float, ROWS * m->head_count);
     tensor_uniform(1, 1, -1, 1, t->rows.floats, ROWS * m->slots_float);
     for (size_t i = 0; i < ROWS; i++) {
-        t->rows.labels[i] = m->head == NN_REGRESSION ? (float)i / 4 : (float)(i % 2);
+        for (size_t k = 0; k < m->head_count; k++)
+            t->rows.labels[i * m->head_count + k] =
+                m->heads[k].type == NN_REGRESSION ? (float)i / 4 : (float)(i % 2);
         for (size_t k = 0; k < m->slots_id; k++) /* repeated ids, and one that is none */
             t->rows.ids[i * m->slots_id + k] = (int32_t)((i * 7 + k) % 5) - (i == 3);
     }
@@ -275,10 +277,9 @@ static void toy_clear(struct toy *t)
 
 static double toy_loss(struct toy *t)
 {
-    const float *logits, *losses;
     struct nn_batch b = {.rows = &t->rows, .count = ROWS, .step = 5, .training = true};
     double sum = 0;
-    nn_net_forward(t->net, &b, &logits, &losses);
+    const float *losses = nn_net_forward(t->net, &b).losses;
     for (size_t i = 0; i < ROWS; i++)
         sum += (double)losses[i];
     return sum / ROWS;
@@ -374,6 +375,199 @@ static void gradients_of_image_layers(void **state)
     check_gradients(model);
 }
 
+/* Three heads of one network, weighted, one with class weights. */
+static const char HEADS[] =
+    "heads:\n"
+    "  - {name: fare, input: out, label: y, loss: huber, weight: 0.5}\n"
+    "  - {name: kind, input: kinds, type: multiclass, classes: 3, label: b, weight: 2,\n"
+    "     class_weights: [1, 2, 0.5], metrics: [accuracy]}\n"
+    "  - {name: paid, input: paid, type: binary, label: b}\n";
+
+static char *heads_model(struct ty_arena *a)
+{
+    char *text = replaced(a, MODEL, "    - {dense: 1, name: out}\n",
+                          "    - {dense: 1, name: out}\n"
+                          "    - {dense: 3, name: kinds, input: h0}\n"
+                          "    - {dense: 1, name: paid, input: h1}\n");
+    text = replaced(a, text, "head: {type: regression, label: y, output: fare}\n", HEADS);
+    return replaced(a, text, "input: [scaled, b, ", "input: [scaled, ");
+}
+
+static void gradients_of_several_heads(void **state)
+{
+    (void)state;
+    struct ty_arena a = {0};
+    check_gradients(heads_model(&a));
+    ty_arena_clear(&a);
+}
+
+static void heads_have_their_own_losses(void **state)
+{
+    (void)state;
+    struct ty_arena a = {0};
+    struct toy t;
+    toy_init(&t, heads_model(&a), 2);
+    assert_int_equal(t.model->head_count, 3);
+    assert_int_equal(t.model->logits_each, 5);
+    assert_true(nn_is_label(t.model, 0) && nn_is_label(t.model, 3) && !nn_is_label(t.model, 2));
+    struct nn_batch b = {.rows = &t.rows, .count = ROWS};
+    struct nn_outputs out = nn_net_forward(t.net, &b);
+    for (size_t i = 0; i < ROWS; i++) {
+        const float *loss = out.head_losses + 3 * i;
+        double sum = 0.5 * (double)loss[0] + 2 * (double)loss[1] + (double)loss[2];
+        assert_true(fabs((double)out.losses[i] - sum) < 1e-5 * sum);
+        const float *logits = out.logits + 5 * i;
+        double z = (double)logits[4], y = (double)t.rows.labels[3 * i + 2];
+        assert_true(fabs((double)loss[2] - (log1p(exp(-z)) + (1 - y) * z)) < 1e-5);
+    }
+    toy_clear(&t);
+    ty_arena_clear(&a);
+}
+
+static void heads_with_mistakes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *from, *to, *message;
+    } cases[] = {
+        {"name: kind,", "name: fare,", "two heads are named 'fare'"},
+        {"name: kind, ", "", "heads[1]: 'name' is missing"},
+        {"input: kinds", "input: h1", "heads[1]: the layer 'h1' must have no activation"},
+        {"input: kinds", "input: nobody", "there is no layer 'nobody'"},
+        {"input: kinds", "input: paid", "the layer 'paid' gives 1 numbers and the head needs 3"},
+        {"input: paid, ", "input: out, ", "'out' is a head's and is read by another, too"},
+        {"- {dense: 1, name: paid, ", "- {dense: 1, name: extra}\n    - {dense: 1, name: paid, ",
+         "the layer 'kinds' is a head's"},
+        {"- {dense: 1, name: paid, ",
+         "- {dense: 1, name: extra, input: h0}\n    - {dense: 1, name: paid, ",
+         "nothing reads the layer 'extra'"},
+        {"class_weights: [1, 2, 0.5]", "class_weights: [1, 2]", "a number for each class"},
+        {"class_weights: [1, 2, 0.5]", "class_weights: [1, 2, -1]", "must be 0 or more"},
+        {"loss: huber", "classes: 3", "'classes' is not for a regression"},
+        {"type: binary", "type: binary, classes: 3", "binary has two"},
+        {"batch_size: 12", "metrics: [mse]", "'metrics' belong to each of the heads"},
+        {"training:", "wide: {input: [b]}\ntraining:", "a wide part is for a single head"},
+        {"training:", "head: {label: y}\ntraining:", "'head' or 'heads', not both"},
+    };
+    for (size_t i = 0; i < TY_COUNT(cases); i++) {
+        struct ty_arena a = {0};
+        struct nn_model *m;
+        char *text = replaced(&a, heads_model(&a), cases[i].from, cases[i].to);
+        assert_err(TY_INVALID_ARGUMENT, parse(&a, text, &m));
+        assert_message(cases[i].message);
+        ty_arena_clear(&a);
+    }
+}
+
+/* b is normalised, then buckets of it, which only a second pass can measure. */
+static void normalise_is_measured(void **state)
+{
+    (void)state;
+    struct ty_arena a = {0};
+    struct nn_model *m;
+    size_t rows, bad = 0, b1, b2;
+    char *text = replaced(&a, MODEL, "  - {name: bucket,",
+                          "  - {name: even, normalise: b}\n"
+                          "  - {name: more, scale: even, subtract: -2}\n"
+                          "  - {name: again, normalise: more}\n"
+                          "  - {name: bucket,");
+    text = replaced(&a, text, "input: [scaled, b, ", "input: [scaled, even, again, ");
+    assert_ok(parse(&a, text, &m));
+    for (b1 = 0; !ty_str_is(m->values[b1].name, "even"); b1++)
+        ;
+    for (b2 = b1; !ty_str_is(m->values[b2].name, "again"); b2++)
+        ;
+    struct nn_scratch *s = nn_scratch_new(&a, m);
+    const char *csv = "1,2013-04-23 16:00:48,2,3,green,x\n1,2013-04-23 16:00:48,2,5,green,x\n"
+                      "1,2013-04-23 16:00:48,2,10,green,x\n1,bad,2,1000,green,x\n";
+    for (int pass = 0; pass < 2; pass++) {
+        struct nn_measure sums[NN_MAX_VALUES] = {{0}};
+        struct csv_reader *r = ty_new(&a, struct csv_reader);
+        assert_true(nn_measure_needed(m));
+        assert_ok(csv_reader_init(r, &a, ty_str_of(csv), ',', m->columns, m->column_count));
+        assert_ok(csv_read(r, NN_BLOCK_ROWS, nn_scratch_columns(s), &rows));
+        assert_err(TY_INVALID_ARGUMENT, nn_measure_add(m, s, rows, sums, &bad));
+        assert_int_equal(bad, 3); /* not counted; those before it are */
+        nn_measure_finish(m, sums);
+    }
+    assert_false(nn_measure_needed(m));
+    assert_true(fabs((double)m->values[b1].subtract - 6) < 1e-6);
+    assert_true(fabs((double)m->values[b1].divide - sqrt((9 + 1 + 16) / 3.0)) < 1e-6);
+    assert_true(fabs((double)m->values[b2].subtract - 2) < 1e-6);
+    assert_true(fabs((double)m->values[b2].divide - 1) < 1e-6);
+    ty_arena_clear(&a);
+}
+
+/* ---- layers of a program's own: gain * x + offset of each unit, to twice the width ---- */
+
+static size_t stretch_width(size_t in, const float *fields)
+{
+    return in * (size_t)fields[0];
+}
+
+static void stretch_forward(const struct nn_own_call *c)
+{
+    for (size_t i = 0; i < c->rows; i++)
+        for (size_t k = 0; k < c->out; k++)
+            c->y[i * c->out + k] =
+                c->params[0][k] * c->x[i * c->in + k % c->in] + c->fields[1] * c->params[1][0];
+}
+
+static void stretch_backward(const struct nn_own_call *c)
+{
+    memset(c->grads[0], 0, c->out * sizeof(float));
+    c->grads[1][0] = 0;
+    memset(c->dx, 0, c->rows * c->in * sizeof(float));
+    for (size_t i = 0; i < c->rows; i++)
+        for (size_t k = 0; k < c->out; k++) {
+            float dy = c->dy[i * c->out + k];
+            c->grads[0][k] += dy * c->x[i * c->in + k % c->in];
+            c->grads[1][0] += dy * c->fields[1];
+            c->dx[i * c->in + k % c->in] += dy * c->params[0][k];
+        }
+}
+
+static const struct nn_own_layer STRETCH = {
+    .name = "stretch",
+    .fields = {"times", "lift"},
+    .defaults = {1, 0.5f},
+    .width = stretch_width,
+    .params = {{"gain", NN_ONE, NN_OUT, NN_GLOROT}, {"offset", NN_ONE, NN_ONE, 2}},
+    .forward = stretch_forward,
+    .backward = stretch_backward,
+};
+
+/* h1 is read by two, so that the layer's gradient is added to another's. */
+static void own_layer_learns(void **state)
+{
+    (void)state;
+    struct ty_arena a = {0};
+    struct nn_model *m;
+    struct nn_net *n;
+    struct saved_signature signature;
+    char *text = replaced(&a, MODEL, "    - {dense: 1, name: out}\n",
+                          "    - {stretch: 2, name: s, lift: 1 / 4}\n"
+                          "    - {concat: , input: [s, h1], name: both}\n"
+                          "    - {dense: 1, name: out}\n");
+    assert_err(TY_INVALID_ARGUMENT, parse(&a, text, &m));
+    assert_message("names no kind of layer");
+    assert_ok(nn_layer_register(&STRETCH));
+    assert_err(TY_ALREADY_EXISTS, nn_layer_register(&STRETCH));
+    check_gradients(text);
+    assert_ok(parse(&a, text, &m));
+    assert_true(m->layers[3].channels == 6 && m->layers[3].fields[1] == 0.25f);
+    struct tensor_team *team = tensor_team_new(1);
+    assert_ok(nn_net_new(m, ROWS, 4, 3, team, &n));
+    assert_err(TY_FAILED_PRECONDITION, nn_export(n, &a, graph_new(&a), &signature));
+    assert_message("its kind, stretch, has no 'export'");
+    nn_net_free(n);
+    tensor_team_free(team);
+    text = replaced(&a, text, "lift: 1 / 4", "times: 2");
+    assert_err(TY_INVALID_ARGUMENT, parse(&a, text, &m));
+    assert_message("stretch: leave its value empty");
+    ty_arena_clear(&a);
+}
+
 static void threads_do_not_change_a_bit(void **state)
 {
     (void)state;
@@ -403,6 +597,11 @@ static const struct CMUnitTest tests[] = {
     TEST("gradients/of_a_regression", gradients_of_a_regression),
     TEST("gradients/of_all_layers", gradients_of_all_layers),
     TEST("gradients/of_image_layers", gradients_of_image_layers),
+    TEST("gradients/of_several_heads", gradients_of_several_heads),
+    TEST("heads/have_their_own_losses", heads_have_their_own_losses),
+    TEST("heads/with_mistakes", heads_with_mistakes),
+    TEST("features/normalise_is_measured", normalise_is_measured),
+    TEST("own/layer_learns", own_layer_learns),
     TEST("net/threads_do_not_change_a_bit", threads_do_not_change_a_bit),
 };
 TEST_MAIN("nn", tests)

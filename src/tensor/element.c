@@ -49,6 +49,34 @@ TENSOR_BODY void tensor_row_sum_body(const float *restrict x, size_t rows, size_
 TENSOR_KERNEL(tensor_row_sum, (const float *x, size_t rows, size_t n, float *sum),
               (x, rows, n, sum))
 
+enum { EXACT_COLUMNS = 8 };
+
+/* A product of floats is exact in double, so it does not matter whether the CPU fuses it. */
+TENSOR_BODY void tensor_exact_product_body(const float *restrict x, const float *restrict w,
+                                           size_t rows, size_t n, size_t k, float *restrict y)
+{
+    for (size_t i = 0; i < rows; i++, x += k, y += n) {
+        size_t j = 0;
+        for (; j + EXACT_COLUMNS <= n; j += EXACT_COLUMNS) {
+            double sum[EXACT_COLUMNS] = {0};
+            for (size_t p = 0; p < k; p++)
+                for (size_t c = 0; c < EXACT_COLUMNS; c++)
+                    sum[c] += (double)x[p] * (double)w[p * n + j + c];
+            for (size_t c = 0; c < EXACT_COLUMNS; c++)
+                y[j + c] = (float)sum[c];
+        }
+        for (; j < n; j++) {
+            double sum = 0;
+            for (size_t p = 0; p < k; p++)
+                sum += (double)x[p] * (double)w[p * n + j];
+            y[j] = (float)sum;
+        }
+    }
+}
+TENSOR_KERNEL(tensor_exact_product,
+              (const float *x, const float *w, size_t rows, size_t n, size_t k, float *y),
+              (x, w, rows, n, k, y))
+
 TENSOR_BODY void tensor_axpy_body(float a, const float *restrict x, float *restrict y, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -84,17 +112,18 @@ void tensor_tree_sum(float *const *parts, size_t parts_count, size_t count)
 /* ---- batch normalisation ---- */
 
 TENSOR_BODY void tensor_norm_sums_body(const float *restrict x, size_t rows, size_t n,
-                                       float *restrict sum, float *restrict squares)
+                                       double *restrict sum, double *restrict squares)
 {
     for (size_t j = 0; j < n; j++)
         sum[j] = squares[j] = 0;
     for (size_t i = 0; i < rows; i++, x += n)
         for (size_t j = 0; j < n; j++) {
-            sum[j] += x[j];
-            squares[j] += x[j] * x[j];
+            sum[j] += (double)x[j];
+            squares[j] += (double)x[j] * (double)x[j];
         }
 }
-TENSOR_KERNEL(tensor_norm_sums, (const float *x, size_t rows, size_t n, float *sum, float *squares),
+TENSOR_KERNEL(tensor_norm_sums,
+              (const float *x, size_t rows, size_t n, double *sum, double *squares),
               (x, rows, n, sum, squares))
 
 TENSOR_BODY void tensor_norm_apply_body(const float *x, const float *mean, const float *rstd,
@@ -112,19 +141,21 @@ TENSOR_KERNEL(tensor_norm_apply,
 
 TENSOR_BODY void tensor_norm_backward_sums_body(const float *x, const float *dy, const float *mean,
                                                 const float *rstd, size_t rows, size_t n,
-                                                float *restrict dgamma, float *restrict dbeta)
+                                                double *restrict dgamma, double *restrict dbeta)
 {
     for (size_t j = 0; j < n; j++)
         dgamma[j] = dbeta[j] = 0;
     for (size_t i = 0; i < rows; i++, x += n, dy += n)
         for (size_t j = 0; j < n; j++) {
-            dgamma[j] += dy[j] * ((x[j] - mean[j]) * rstd[j]);
-            dbeta[j] += dy[j];
+            dgamma[j] += (double)dy[j] * (double)(x[j] - mean[j]);
+            dbeta[j] += (double)dy[j];
         }
+    for (size_t j = 0; j < n; j++)
+        dgamma[j] *= (double)rstd[j];
 }
 TENSOR_KERNEL(tensor_norm_backward_sums,
               (const float *x, const float *dy, const float *mean, const float *rstd, size_t rows,
-               size_t n, float *dgamma, float *dbeta),
+               size_t n, double *dgamma, double *dbeta),
               (x, dy, mean, rstd, rows, n, dgamma, dbeta))
 
 TENSOR_BODY void tensor_norm_backward_body(const float *x, const float *dy, const float *mean,

@@ -62,19 +62,19 @@ void tensor_normal(uint64_t seed, uint64_t stream, float mean, float stddev, flo
 }
 
 /* Element i draws from places i * MOST_DRAWS on; that all of them are refused never happens. */
-void tensor_truncated_normal(uint64_t seed, uint64_t stream, float mean, float stddev, float *out,
-                             size_t count)
+void tensor_truncated_normal(uint64_t seed, uint64_t stream, uint64_t first, float mean,
+                             float stddev, float *out, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        float pair[2] = {0, 0};
+        float x = 0;
         for (uint64_t draw = 0; draw < MOST_DRAWS; draw++) {
             uint32_t four[4];
-            tensor_random(seed, stream, i * MOST_DRAWS + draw, four);
-            normal_pair(four, pair);
-            if (fabsf(pair[0]) <= 2)
+            tensor_random(seed, stream, (first + i) * MOST_DRAWS + draw, four);
+            x = sqrtf(-2 * logf(1 - unit(four[0]))) * cosf(2 * (float)M_PI * unit(four[1]));
+            if (fabsf(x) <= 2)
                 break;
         }
-        out[i] = mean + stddev * pair[0];
+        out[i] = mean + stddev * x;
     }
 }
 

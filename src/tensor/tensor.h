@@ -116,6 +116,10 @@ void tensor_relu_backward(float *dy, const float *y, size_t count);
 void tensor_relu_backward_sum(float *dy, const float *y, size_t rows, size_t n, float *sum);
 /* sum (n) = the sum over rows of x (rows, n), in a fixed order */
 void tensor_row_sum(const float *x, size_t rows, size_t n, float *sum);
+/* y (rows, n) = x (rows, k) w (k, n), summed in double: for a few inputs of very different sizes,
+ * whose products may nearly cancel. */
+void tensor_exact_product(const float *x, const float *w, size_t rows, size_t n, size_t k,
+                          float *y);
 /* y += a x */
 void tensor_axpy(float a, const float *x, float *y, size_t count);
 /* Each row of x (rows, n) to its softmax. */
@@ -140,15 +144,16 @@ void tensor_huber_loss(const float *y, const float *labels, const float *weights
 
 /* ---- batch normalisation, over everything but the last axis ---- */
 
-/* sum and sum of squares of (rows, n), for a mean and variance over all shards */
-void tensor_norm_sums(const float *x, size_t rows, size_t n, float *sum, float *squares);
+/* sum and sum of squares of (rows, n), for a mean and variance over all shards; doubles, for their
+ * difference is what counts */
+void tensor_norm_sums(const float *x, size_t rows, size_t n, double *sum, double *squares);
 /* y = (x - mean) * rstd * gamma + beta */
 void tensor_norm_apply(const float *x, const float *mean, const float *rstd, const float *gamma,
                        const float *beta, size_t rows, size_t n, float *y);
 /* dgamma = sum of dy * (x - mean) * rstd, dbeta = sum of dy: over this shard */
 void tensor_norm_backward_sums(const float *x, const float *dy, const float *mean,
-                               const float *rstd, size_t rows, size_t n, float *dgamma,
-                               float *dbeta);
+                               const float *rstd, size_t rows, size_t n, double *dgamma,
+                               double *dbeta);
 /* dx, from the sums over all shards; `batch` is their number of rows */
 void tensor_norm_backward(const float *x, const float *dy, const float *mean, const float *rstd,
                           const float *gamma, const float *dgamma, const float *dbeta, size_t rows,
@@ -180,9 +185,9 @@ void tensor_uniform(uint64_t seed, uint64_t stream, float low, float high, float
                     size_t count);
 void tensor_normal(uint64_t seed, uint64_t stream, float mean, float stddev, float *out,
                    size_t count);
-/* Normal, drawn again beyond two standard deviations. */
-void tensor_truncated_normal(uint64_t seed, uint64_t stream, float mean, float stddev, float *out,
-                             size_t count);
+/* Normal, drawn again beyond two standard deviations; element i is at place `first` + i. */
+void tensor_truncated_normal(uint64_t seed, uint64_t stream, uint64_t first, float mean,
+                             float stddev, float *out, size_t count);
 /* y = x / (1 - rate), or 0 with probability `rate`; element i is at place `first` + i. */
 void tensor_dropout(uint64_t seed, uint64_t stream, uint64_t first, float rate, const float *x,
                     float *y, size_t count);

@@ -182,6 +182,24 @@ static void element_kernels(void **state)
     near((double)rows[2], 1, 1e-7);
 }
 
+/* Terms of a million that leave a thousandth: floats would leave noise. */
+static void exact_product_survives_cancelling(void **state)
+{
+    (void)state;
+    enum { N = 11, K = 3 };
+    const float x[2 * K] = {1e6f, 1, -1e6f, 3, 0.5f, -3};
+    float w[K * N], y[2 * N];
+    for (size_t j = 0; j < N; j++) {
+        w[j] = w[2 * N + j] = 1.1f + (float)j;
+        w[N + j] = 1e-3f * (float)(j + 1);
+    }
+    tensor_exact_product(x, w, 2, N, K, y);
+    for (size_t j = 0; j < N; j++) {
+        near((double)y[j], (double)w[N + j], 1e-7);
+        near((double)y[N + j], (double)(0.5f * w[N + j]), 1e-7);
+    }
+}
+
 static void tree_order_is_fixed(void **state)
 {
     (void)state;
@@ -196,8 +214,8 @@ static void norm_gradient(void **state)
 {
     (void)state;
     enum { R = 7, N = 3 };
-    float x[R * N], dy[R * N], dx[R * N], y[R * N], sum[N], squares[N], mean[N], rstd[N];
-    float dgamma[N], dbeta[N];
+    float x[R * N], dy[R * N], dx[R * N], y[R * N], mean[N], rstd[N], dgamma[N], dbeta[N];
+    double sum[N], squares[N], gammas[N], betas[N];
     const float gamma[N] = {1, 0.5f, 2}, beta[N] = {0, 1, -1};
     tensor_uniform(7, 0, -2, 2, x, TY_COUNT(x));
     tensor_uniform(7, 1, -1, 1, dy, TY_COUNT(dy));
@@ -209,8 +227,8 @@ static void norm_gradient(void **state)
                 x[i - 1] += side ? 0.01f : -0.01f;
             tensor_norm_sums(x, R, N, sum, squares);
             for (size_t j = 0; j < N; j++) {
-                mean[j] = sum[j] / R;
-                rstd[j] = 1 / sqrtf(squares[j] / R - mean[j] * mean[j] + 1e-3f);
+                mean[j] = (float)(sum[j] / R);
+                rstd[j] = (float)(1 / sqrt(squares[j] / R - sum[j] * sum[j] / (R * R) + 1e-3));
             }
             tensor_norm_apply(x, mean, rstd, gamma, beta, R, N, y);
             for (size_t j = 0; j < TY_COUNT(y); j++)
@@ -221,7 +239,11 @@ static void norm_gradient(void **state)
         if (i) {
             near((double)dx[i - 1], (total[1] - total[0]) / 0.02, 5e-3);
         } else {
-            tensor_norm_backward_sums(x, dy, mean, rstd, R, N, dgamma, dbeta);
+            tensor_norm_backward_sums(x, dy, mean, rstd, R, N, gammas, betas);
+            for (size_t j = 0; j < N; j++) {
+                dgamma[j] = (float)gammas[j];
+                dbeta[j] = (float)betas[j];
+            }
             tensor_norm_backward(x, dy, mean, rstd, gamma, dgamma, dbeta, R, N, R, dx);
         }
     }
@@ -296,6 +318,17 @@ static void random_known_answer(void **state)
     assert_memory_equal(out, ones, sizeof out);
 }
 
+/* Drawn in pieces it is the same. */
+static void random_by_place(void **state)
+{
+    (void)state;
+    float whole[100], parts[100];
+    tensor_truncated_normal(5, 3, 0, 1, 2, whole, 100);
+    tensor_truncated_normal(5, 3, 0, 1, 2, parts, 37);
+    tensor_truncated_normal(5, 3, 37, 1, 2, parts + 37, 63);
+    assert_memory_equal(whole, parts, sizeof whole);
+}
+
 static void random_moments(void **state)
 {
     (void)state;
@@ -308,7 +341,7 @@ static void random_moments(void **state)
         else if (kind == 1)
             tensor_normal(11, 1, 0, 1, x, N);
         else
-            tensor_truncated_normal(11, 2, 0, 1, x, N);
+            tensor_truncated_normal(11, 2, 0, 0, 1, x, N);
         for (size_t i = 0; i < N; i++) {
             sum += (double)x[i];
             squares += (double)x[i] * (double)x[i];
@@ -376,12 +409,14 @@ static const struct CMUnitTest tests[] = {
     TEST("loss/gradients", loss_gradients),
     TEST("loss/far_out_is_finite", loss_far_out_is_finite),
     TEST("element/kernels", element_kernels),
+    TEST("element/exact_product_survives_cancelling", exact_product_survives_cancelling),
     TEST("element/tree_order_is_fixed", tree_order_is_fixed),
     TEST("norm/gradient", norm_gradient),
     TEST("optimizer/first_steps", optimizer_first_steps),
     TEST("optimizer/adam_idle_is_adam_without_gradient", adam_idle_is_adam_without_gradient),
     TEST("random/known_answer", random_known_answer),
     TEST("random/moments", random_moments),
+    TEST("random/by_place", random_by_place),
     TEST("random/dropout_depends_on_place_alone", dropout_depends_on_place_alone),
     TEST("team/runs_each_once", team_runs_each_once),
 };

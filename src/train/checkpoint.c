@@ -5,7 +5,8 @@
  *   checkpoints/checkpoint                     which there are, newest last; as TensorFlow's
  *
  * Tensors: parameters by their names, optimizer/NAME/SLOT, and trainyard/state, trainyard/metrics
- * (doubles), trainyard/run (a string: what run this is).
+ * (doubles), trainyard/measured/NAME (mean and deviation of a normalise feature), trainyard/run (a
+ * string: what run this is).
  *
  * C1  The data file is on disk before its index exists; the index before `checkpoint` names it. So
  *     what is named is whole, whenever the process ends.
@@ -89,9 +90,17 @@ static void values_write(struct writer *w, const struct train_checkpoints *c, st
     state_to(s, state);
     run_add(w, c);
     writer_add(w, "trainyard/state", DTYPE_DOUBLE, SHAPE(STATE_DOUBLES), state, sizeof state);
+    const struct nn_model *model = nn_net_model(n);
+    for (size_t i = model->column_count; i < model->value_count; i++) {
+        const struct nn_value *v = &model->values[i];
+        const float pair[2] = {v->subtract, v->divide};
+        if (v->measured)
+            writer_add(w, ty_format(&w->arena, "trainyard/measured/%s", v->name.ptr), DTYPE_FLOAT,
+                       SHAPE(2), pair, sizeof pair);
+    }
     for (size_t i = 0; i < m->count; i++)
-        writer_add(w, ty_format(&w->arena, "trainyard/metrics/%s", metric_name(&m->list[i])),
-                   DTYPE_DOUBLE, SHAPE(METRIC_DOUBLES), m->list[i].sums, sizeof m->list[i].sums);
+        writer_add(w, ty_format(&w->arena, "trainyard/metrics/%s", m->list[i].name), DTYPE_DOUBLE,
+                   SHAPE(METRIC_DOUBLES), m->list[i].sums, sizeof m->list[i].sums);
     for (size_t i = 0; i < count; i++) {
         const struct nn_param *p = &params[i];
         writer_add(w, p->name.ptr, DTYPE_FLOAT, p->shape, p->data, p->count * sizeof(float));
@@ -283,6 +292,28 @@ static ty_err run_check(struct opened *b, const struct train_checkpoints *c)
                    "--resume to begin anew, or choose another output folder");
 }
 
+/* They were measured again before: of the same data they are the same. */
+static ty_err measured_check(struct opened *b, const struct nn_model *m)
+{
+    ty_err err = TY_OK;
+    for (size_t i = m->column_count; i < m->value_count && err == TY_OK; i++) {
+        const struct nn_value *v = &m->values[i];
+        const float pair[2] = {v->subtract, v->divide};
+        float was[2];
+        if (!v->measured)
+            continue;
+        err = values_read(b, ty_format(&b->arena, "trainyard/measured/%s", v->name.ptr),
+                          DTYPE_FLOAT, was, sizeof was);
+        if (err == TY_OK && memcmp(was, pair, sizeof was) != 0)
+            err = ty_fail(TY_FAILED_PRECONDITION,
+                          "'%s' had the mean %g and the deviation %g and now has %g and %g: the "
+                          "data is another; leave out --resume to begin anew",
+                          v->name.ptr, (double)was[0], (double)was[1], (double)pair[0],
+                          (double)pair[1]);
+    }
+    return err;
+}
+
 static ty_err all_read(struct opened *b, const struct train_checkpoints *c, struct nn_net *n,
                        struct train_optimizer *o, struct metrics *m, struct train_state *s)
 {
@@ -291,9 +322,11 @@ static ty_err all_read(struct opened *b, const struct train_checkpoints *c, stru
     double state[STATE_DOUBLES];
     ty_err err = run_check(b, c);
     if (err == TY_OK)
+        err = measured_check(b, nn_net_model(n));
+    if (err == TY_OK)
         err = values_read(b, "trainyard/state", DTYPE_DOUBLE, state, sizeof state);
     for (size_t i = 0; i < m->count && err == TY_OK; i++)
-        err = values_read(b, ty_format(&b->arena, "trainyard/metrics/%s", metric_name(&m->list[i])),
+        err = values_read(b, ty_format(&b->arena, "trainyard/metrics/%s", m->list[i].name),
                           DTYPE_DOUBLE, m->list[i].sums, sizeof m->list[i].sums);
     for (size_t i = 0; i < count && err == TY_OK; i++) {
         const struct nn_param *p = &params[i];

@@ -61,7 +61,7 @@ ty_err curves_open(struct curves *c, const char *dir, bool validation, const str
     struct ty_arena a = {0};
     c->fd[0] = c->fd[1] = -1;
     ty_err err = file_open(&a, dir, "train", &c->fd[0]);
-    if (err == TY_OK)
+    if (err == TY_OK && nn_export_obstacle(nn_net_model(n)) == NULL)
         err = graph_write(&a, c->fd[0], n);
     if (err == TY_OK && validation)
         err = file_open(&a, dir, "validation", &c->fd[1]);
@@ -83,8 +83,8 @@ ty_err curves_epoch(struct curves *c, int64_t epoch, const struct metrics *train
         ty_buf_init(&b, EVENT_BYTES);
         for (size_t i = 0; i < both[k]->count; i++) {
             const struct metric *m = &both[k]->list[i];
-            char tag[80];
-            snprintf(tag, sizeof tag, "epoch_%s", metric_name(m));
+            char tag[METRIC_NAME_BYTES + 10];
+            snprintf(tag, sizeof tag, "epoch_%s", m->name);
             event_scalar(&b, seconds_now(), epoch, ty_str_of(tag), (float)metric_value(m));
         }
         err = append(c->fd[k], &b);

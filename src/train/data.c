@@ -18,6 +18,7 @@ struct piece {
     const size_t *places;             /* of the model's columns among them; NULL: the same */
     size_t column_count;
     bool skip_bad;
+    struct nn_measure *measure; /* rows are only measured; NULL: they are kept */
     float *floats, *labels;
     int32_t *ids;
     size_t count, cap, bad_rows;
@@ -35,8 +36,20 @@ static void piece_grow(struct piece *p, size_t more)
     p->cap = 2 * p->cap + more;
     p->floats = realloc(p->floats, (p->cap * m->slots_float + 1) * sizeof *p->floats);
     p->ids = realloc(p->ids, (p->cap * m->slots_id + 1) * sizeof *p->ids);
-    p->labels = realloc(p->labels, p->cap * sizeof *p->labels);
+    p->labels = realloc(p->labels, p->cap * m->head_count * sizeof *p->labels);
     ty_assert(p->floats && p->ids && p->labels);
+}
+
+/* Features of `count` rows in the scratch, added to the piece, or to what is measured. */
+static ty_err rows_compute(struct piece *p, struct nn_scratch *s, size_t count, size_t *ret_bad)
+{
+    const struct nn_model *m = p->model;
+    if (p->measure)
+        return nn_measure_add(m, s, count, p->measure, ret_bad);
+    piece_grow(p, count);
+    return nn_features_compute(m, s, count, p->floats + p->count * m->slots_float,
+                               p->ids + p->count * m->slots_id,
+                               p->labels + p->count * m->head_count, ret_bad);
 }
 
 /* The line of row `row` of the block that begins at `offset`: read again up to it. */
@@ -73,10 +86,7 @@ static ty_err block_take(struct piece *p, struct nn_scratch *s, struct csv_reade
     const struct nn_model *m = p->model;
     size_t done = 0, bad = 0;
     while (done < rows) {
-        piece_grow(p, rows - done);
-        ty_err err =
-            nn_features_compute(m, s, rows - done, p->floats + p->count * m->slots_float,
-                                p->ids + p->count * m->slots_id, p->labels + p->count, &bad);
+        ty_err err = rows_compute(p, s, rows - done, &bad);
         if (err == TY_OK) {
             p->count += rows - done;
             break;
@@ -184,36 +194,42 @@ static ty_err record_take(struct record_reader *r, const struct nn_model *m, ty_
     return err;
 }
 
-/* A record that is torn ends the file; one that does not fit is a bad row. */
+static void record_bad(struct piece *p, size_t number)
+{
+    if (p->bad_rows++ == 0)
+        snprintf(p->message, sizeof p->message, "%s: record %zu: %s", p->path, number,
+                 ty_err_message());
+}
+
+/* A record that is torn or does not fit is a bad row; one whose length is torn, too, the last. */
 static ty_err records_read(struct piece *p, ty_str text, struct ty_arena *a)
 {
     const struct nn_model *m = p->model;
     struct tfrecord_reader file = {.file = text};
     struct record_reader r = {0};
     struct nn_scratch *s = nn_scratch_new(a, m);
-    size_t number = 0, bad;
+    size_t bad;
     ty_str record;
     ty_err err = record_reader_init(&r, a, m);
-    while (err == TY_OK) {
+    for (size_t number = 1; err == TY_OK; number++) {
+        bool more = true;
         err = tfrecord_read(&file, &record);
+        if (err == TY_OUT_OF_RANGE)
+            return TY_OK;
         if (err != TY_OK)
+            more = tfrecord_skip(&file);
+        else
+            err = record_take(&r, m, record, nn_scratch_columns(s), 0);
+        if (err == TY_OK)
+            err = rows_compute(p, s, 1, &bad);
+        p->count += err == TY_OK;
+        if (err != TY_OK)
+            record_bad(p, number);
+        if (p->skip_bad)
+            err = TY_OK;
+        if (!more && p->skip_bad)
             break;
-        number++;
-        ty_err row = record_take(&r, m, record, nn_scratch_columns(s), 0);
-        piece_grow(p, 1);
-        if (row == TY_OK)
-            row = nn_features_compute(m, s, 1, p->floats + p->count * m->slots_float,
-                                      p->ids + p->count * m->slots_id, p->labels + p->count, &bad);
-        p->count += row == TY_OK;
-        if (row != TY_OK && p->bad_rows++ == 0)
-            snprintf(p->message, sizeof p->message, "%s: record %zu: %s", p->path, number,
-                     ty_err_message());
-        if (row != TY_OK && !p->skip_bad)
-            return row;
     }
-    if (err == TY_OUT_OF_RANGE)
-        return TY_OK;
-    snprintf(p->message, sizeof p->message, "%s: %s", p->path, ty_err_message());
     return err;
 }
 
@@ -356,7 +372,7 @@ static ty_err pieces_join(struct loader *l, struct train_data *d)
     *r = (struct nn_rows){.count = count, .floats_each = m->slots_float, .ids_each = m->slots_id};
     r->floats = malloc((count * m->slots_float + 1) * sizeof *r->floats);
     r->ids = malloc((count * m->slots_id + 1) * sizeof *r->ids);
-    r->labels = malloc((count + 1) * sizeof *r->labels);
+    r->labels = malloc((count * m->head_count + 1) * sizeof *r->labels);
     ty_assert(r->floats && r->ids && r->labels);
     for (size_t i = 0, at = 0; i < l->piece_count; i++) {
         const struct piece *p = &l->pieces[i];
@@ -365,10 +381,43 @@ static ty_err pieces_join(struct loader *l, struct train_data *d)
         memcpy(r->floats + at * m->slots_float, p->floats,
                p->count * m->slots_float * sizeof *r->floats);
         memcpy(r->ids + at * m->slots_id, p->ids, p->count * m->slots_id * sizeof *r->ids);
-        memcpy(r->labels + at, p->labels, p->count * sizeof *r->labels);
+        memcpy(r->labels + at * m->head_count, p->labels,
+               p->count * m->head_count * sizeof *r->labels);
         at += p->count;
     }
     return TY_OK;
+}
+
+/* Map the files and cut them into pieces. */
+static ty_err loader_open(struct loader *l, const char *const *patterns, size_t count,
+                          size_t *ret_files, size_t *ret_bytes)
+{
+    const char **files = NULL;
+    size_t file_count = 0;
+    ty_err err = train_files_find(&l->arena, patterns, count, &files, &file_count);
+    if (err == TY_OK)
+        l->texts = ty_new_array(&l->arena, ty_str, file_count);
+    for (size_t i = 0; err == TY_OK && i < file_count; i++) {
+        err = train_file_map(files[i], &l->texts[i]);
+        l->file_count += err == TY_OK;
+        *ret_bytes += l->texts[i].len;
+        if (err == TY_OK && (l->texts[i].len > 0 || file_count == 1))
+            err = file_cut(l, files[i], l->texts[i]);
+    }
+    *ret_files = file_count;
+    return err;
+}
+
+static void loader_close(struct loader *l)
+{
+    for (size_t i = 0; i < l->piece_count; i++) {
+        free(l->pieces[i].floats);
+        free(l->pieces[i].ids);
+        free(l->pieces[i].labels);
+    }
+    for (size_t i = 0; i < l->file_count; i++)
+        train_file_unmap(l->texts[i]);
+    ty_arena_clear(&l->arena);
 }
 
 ty_err train_data_load(const struct nn_model *m, const char *const *patterns, size_t count,
@@ -376,17 +425,7 @@ ty_err train_data_load(const struct nn_model *m, const char *const *patterns, si
 {
     struct loader l = {.model = m};
     struct train_data d = {0};
-    const char **files = NULL;
-    ty_err err = train_files_find(&l.arena, patterns, count, &files, &d.files);
-    if (err == TY_OK)
-        l.texts = ty_new_array(&l.arena, ty_str, d.files);
-    for (size_t i = 0; err == TY_OK && i < d.files; i++) {
-        err = train_file_map(files[i], &l.texts[i]);
-        l.file_count += err == TY_OK;
-        d.bytes += l.texts[i].len;
-        if (err == TY_OK && (l.texts[i].len > 0 || d.files == 1))
-            err = file_cut(&l, files[i], l.texts[i]);
-    }
+    ty_err err = loader_open(&l, patterns, count, &d.files, &d.bytes);
     if (err == TY_OK) {
         tensor_team_run(team, piece_run, l.pieces, (int)l.piece_count);
         err = pieces_join(&l, &d);
@@ -394,18 +433,49 @@ ty_err train_data_load(const struct nn_model *m, const char *const *patterns, si
     if (err == TY_OK && d.rows.count == 0)
         err = ty_fail(TY_INVALID_ARGUMENT, "'%s' has no rows%s%s", patterns[0],
                       d.bad_rows ? "; the first bad one: " : "", d.first_bad);
-    for (size_t i = 0; i < l.piece_count; i++) {
-        free(l.pieces[i].floats);
-        free(l.pieces[i].ids);
-        free(l.pieces[i].labels);
-    }
-    for (size_t i = 0; i < l.file_count; i++)
-        train_file_unmap(l.texts[i]);
-    ty_arena_clear(&l.arena);
+    loader_close(&l);
     if (err == TY_OK)
         *ret_data = d;
     else
         train_data_clear(&d);
+    return err;
+}
+
+/* ---- measuring ---- */
+
+/* Sums are by piece and pieces are cut by size, so threads do not change them. */
+static ty_err measure_pass(struct nn_model *m, struct loader *l, struct tensor_team *team)
+{
+    struct nn_measure *all = ty_new_array(&l->arena, struct nn_measure, m->value_count);
+    for (size_t i = 0; i < l->piece_count; i++)
+        l->pieces[i].measure = ty_new_array(&l->arena, struct nn_measure, m->value_count);
+    tensor_team_run(team, piece_run, l->pieces, (int)l->piece_count);
+    for (size_t i = 0; i < l->piece_count; i++) {
+        const struct piece *p = &l->pieces[i];
+        if (p->err != TY_OK)
+            return ty_fail(p->err, "%s", p->message);
+        for (size_t k = 0; k < m->value_count; k++) {
+            all[k].count += p->measure[k].count;
+            all[k].sum += p->measure[k].sum;
+            all[k].squares += p->measure[k].squares;
+        }
+    }
+    nn_measure_finish(m, all);
+    return TY_OK;
+}
+
+ty_err train_data_measure(struct nn_model *m, const char *const *patterns, size_t count,
+                          struct tensor_team *team)
+{
+    ty_err err = TY_OK;
+    while (err == TY_OK && nn_measure_needed(m)) {
+        struct loader l = {.model = m};
+        size_t files, bytes = 0;
+        err = loader_open(&l, patterns, count, &files, &bytes);
+        if (err == TY_OK)
+            err = measure_pass(m, &l, team);
+        loader_close(&l);
+    }
     return err;
 }
 

@@ -70,13 +70,30 @@ static ty_err model_write(struct ty_arena *a, const struct nn_net *n, const char
 
 static void classes_write(struct ty_buf *b, const struct nn_model *m)
 {
-    size_t count = m->head == NN_BINARY ? 2 : m->class_count;
+    const struct nn_head *h = &m->heads[0];
+    size_t count = h->type == NN_BINARY ? 2 : h->class_count;
     ty_buf_addz(b, ",\"classes\":[");
-    for (size_t i = 0; i < count && m->classes; i++) {
+    for (size_t i = 0; i < count && h->classes; i++) {
         ty_buf_addz(b, i ? "," : "");
-        wire_json_string(b, m->classes[i]);
+        wire_json_string(b, h->classes[i]);
     }
     ty_buf_addz(b, "]");
+}
+
+static void measured_write(struct ty_buf *b, const struct nn_model *m)
+{
+    const char *before = "";
+    ty_buf_addz(b, ",\"measured\":{");
+    for (size_t i = m->column_count; i < m->value_count; i++) {
+        const struct nn_value *v = &m->values[i];
+        if (!v->measured)
+            continue;
+        ty_buf_addz(b, before);
+        wire_json_string(b, v->name);
+        ty_buf_addf(b, ":[%.9g,%.9g]", (double)v->subtract, (double)v->divide);
+        before = ",";
+    }
+    ty_buf_addz(b, "}");
 }
 
 static ty_err source_write(struct ty_arena *a, const struct nn_model *m, const char *dir)
@@ -99,6 +116,7 @@ static ty_err source_write(struct ty_arena *a, const struct nn_model *m, const c
     ty_buf_addz(&b, "}");
     if (m->images.height > 0)
         classes_write(&b, m);
+    measured_write(&b, m);
     ty_buf_addz(&b, "}\n");
     ty_err err = ty_buf_check(&b, "trainyard.json");
     if (err == TY_OK)

@@ -30,7 +30,7 @@ struct run {
     int64_t began_ns;
     size_t examples; /* since then */
     size_t eval_rows;
-    float *labels; /* (eval_rows), of the batch */
+    float *labels; /* (eval_rows, heads), of the batch */
 };
 
 /* ---- signals ---- */
@@ -130,7 +130,9 @@ static ty_err data_load(struct run *r)
     r->room = o->cache_bytes ? o->cache_bytes : train_room_default();
     if (r->model->images.height > 0)
         return images_load(r);
-    ty_err err = train_data_load(r->model, o->train_paths, o->train_count, r->team, &r->train);
+    ty_err err = train_data_measure(r->model, o->train_paths, o->train_count, r->team);
+    if (err == TY_OK)
+        err = train_data_load(r->model, o->train_paths, o->train_count, r->team, &r->train);
     if (err != TY_OK)
         return err;
     data_say(r, &r->train, "train", began);
@@ -150,8 +152,9 @@ static uint64_t run_id(const struct run *r, uint64_t seed)
 {
     const struct nn_model *m = r->model;
     uint64_t id = fingerprint_cat64(fingerprint64(m->text), seed);
-    id = fingerprint_cat64(id, fingerprint64((ty_str){(const char *)r->train.rows.labels,
-                                                      r->train.rows.count * sizeof(float)}));
+    id = fingerprint_cat64(
+        id, fingerprint64((ty_str){(const char *)r->train.rows.labels,
+                                   r->train.rows.count * m->head_count * sizeof(float)}));
     for (size_t i = 0; i < m->parameter_count; i++)
         id =
             fingerprint_cat64(id, fingerprint64((ty_str){(const char *)m->parameters[i].numbers,
@@ -208,13 +211,18 @@ static ty_err run_begin(struct run *r)
     ty_err err = model_load(r);
     if (err != TY_OK)
         return err;
+    const struct nn_layer *obstacle = nn_export_obstacle(r->model);
+    if (obstacle && o->output_dir && !o->no_export)
+        return ty_fail(TY_FAILED_PRECONDITION,
+                       "the layer '%s' cannot be exported, so this model needs --no_export",
+                       obstacle->name.ptr);
     const struct nn_training *t = &r->model->training;
     uint64_t seed = (uint64_t)(o->seed >= 0 ? o->seed : t->seed);
     size_t batch = (size_t)t->batch_size;
     r->eval_rows = train_rows_fit(r->model, batch);
-    err = metrics_init(&r->metrics, r->model);
+    err = metrics_init(&r->arena, &r->metrics, r->model);
     if (err == TY_OK)
-        err = metrics_init(&r->valid_metrics, r->model);
+        err = metrics_init(&r->arena, &r->valid_metrics, r->model);
     if (err == TY_OK)
         err = data_load(r);
     if (err == TY_OK)
@@ -223,7 +231,7 @@ static ty_err run_begin(struct run *r)
         return err;
     bool endless = t->examples > 0 || t->steps > 0; /* else an epoch is a pass */
     int threads = tensor_team_threads(r->team);
-    r->labels = ty_new_array(&r->arena, float, r->eval_rows);
+    r->labels = ty_new_array(&r->arena, float, r->eval_rows * r->model->head_count);
     r->feed = train_feed_new(r->model, &r->train, batch, t->shuffle, endless, seed, threads);
     if (r->has_valid)
         r->valid_feed =
@@ -254,9 +262,17 @@ static ty_err run_begin(struct run *r)
 
 /* ---- steps and epochs ---- */
 
+static void labels_copy(struct run *r, const struct nn_batch *b)
+{
+    size_t each = r->model->head_count;
+    for (size_t i = 0; i < b->count; i++) {
+        size_t row = b->pick ? b->pick[i] : b->first + i;
+        memcpy(r->labels + i * each, b->rows->labels + row * each, each * sizeof *r->labels);
+    }
+}
+
 static ty_err step_run(struct run *r)
 {
-    const float *logits, *losses;
     struct nn_batch b;
     ty_err err = train_feed_take(r->feed, (uint64_t)r->state.step, &b);
     if (err != TY_OK)
@@ -264,16 +280,15 @@ static ty_err step_run(struct run *r)
     b.step = (uint64_t)r->state.step;
     b.training = true;
     train_optimizer_ready(r->optimizer, &b);
-    nn_net_forward(r->net, &b, &logits, &losses);
+    struct nn_outputs out = nn_net_forward(r->net, &b);
     nn_net_backward(r->net);
     train_optimizer_step(r->optimizer, (float)r->state.rate_scale);
     r->state.step++;
     float sum = 0;
-    for (size_t i = 0; i < b.count; i++) {
-        r->labels[i] = b.rows->labels[b.pick ? b.pick[i] : b.first + i];
-        sum += losses[i];
-    }
-    metrics_add(&r->metrics, r->model, logits, losses, r->labels, b.count);
+    labels_copy(r, &b);
+    for (size_t i = 0; i < b.count; i++)
+        sum += out.losses[i];
+    metrics_add(&r->metrics, r->model, &out, 0, r->labels, b.count);
     r->examples += b.count;
     if (isfinite(sum))
         return TY_OK;
@@ -286,22 +301,20 @@ static ty_err step_run(struct run *r)
 /* One pass over the evaluation's rows, in their order; metrics see batches of the batch size. */
 static ty_err evaluate(struct run *r)
 {
-    size_t batch = (size_t)r->model->training.batch_size, k = r->model->class_count;
+    size_t batch = (size_t)r->model->training.batch_size, heads = r->model->head_count;
     size_t batches = train_feed_batches(r->valid_feed);
     ty_err err = TY_OK;
     train_optimizer_settle(r->optimizer);
     metrics_reset(&r->valid_metrics);
     for (size_t at = 0; at < batches && err == TY_OK; at++) {
-        const float *logits, *losses;
         struct nn_batch b;
         err = train_feed_take(r->valid_feed, r->evaluations * batches + at, &b);
         if (err != TY_OK)
             break;
-        nn_net_forward(r->net, &b, &logits, &losses);
-        for (size_t i = 0; i < b.count; i++)
-            r->labels[i] = b.rows->labels[b.pick ? b.pick[i] : b.first + i];
+        struct nn_outputs out = nn_net_forward(r->net, &b);
+        labels_copy(r, &b);
         for (size_t i = 0; i < b.count; i += batch)
-            metrics_add(&r->valid_metrics, r->model, logits + i * k, losses + i, r->labels + i,
+            metrics_add(&r->valid_metrics, r->model, &out, i, r->labels + i * heads,
                         b.count - i < batch ? b.count - i : batch);
     }
     r->evaluations++;
@@ -441,7 +454,9 @@ static ty_err run_all(struct run *r, struct train_result *result)
     result->examples_per_second = (double)r->examples / seconds;
     if (r->options->plot)
         report_plot(&r->report);
-    if (r->options->output_dir && !r->options->no_export)
+    if (r->options->plot && r->options->output_dir)
+        err = train_plot(&r->report, ty_format(&r->arena, "%s/curves.png", r->options->output_dir));
+    if (err == TY_OK && r->options->output_dir && !r->options->no_export)
         err = export(r, result);
     return err;
 }

@@ -13,9 +13,11 @@ enum { SUM, COUNT };                                                     /* of m
 enum { TRUE_POSITIVE, FALSE_POSITIVE, FALSE_NEGATIVE };                  /* at one half */
 enum { POSITIVE_AT = 4, NEGATIVE_AT = POSITIVE_AT + METRIC_THRESHOLDS }; /* histograms */
 
+/* Rows as one head sees them; what is side by side in a row belongs to all heads. */
 struct batch {
-    const struct nn_model *model;
+    const struct nn_head *head;
     const float *logits, *losses, *labels;
+    size_t logits_each, losses_each, labels_each;
     size_t count;
 };
 struct metric_kind {
@@ -24,6 +26,16 @@ struct metric_kind {
     void (*add)(double *sums, const struct batch *b);
     double (*value)(const double *sums);
 };
+
+static float logit(const struct batch *b, size_t row)
+{
+    return b->logits[row * b->logits_each];
+}
+
+static float label(const struct batch *b, size_t row)
+{
+    return b->labels[row * b->labels_each];
+}
 
 /* ---- means ---- */
 
@@ -40,7 +52,7 @@ static double root_value(const double *sums)
 static void loss_add(double *sums, const struct batch *b)
 {
     for (size_t i = 0; i < b->count; i++)
-        sums[SUM] += (double)b->losses[i];
+        sums[SUM] += (double)b->losses[i * b->losses_each];
     sums[COUNT] += (double)b->count;
 }
 
@@ -48,7 +60,7 @@ static double squares(const struct batch *b)
 {
     double sum = 0;
     for (size_t i = 0; i < b->count; i++) {
-        double off = (double)b->logits[i] - (double)b->labels[i];
+        double off = (double)logit(b, i) - (double)label(b, i);
         sum += off * off;
     }
     return sum;
@@ -69,15 +81,15 @@ static void rmse_add(double *sums, const struct batch *b)
 static void mae_add(double *sums, const struct batch *b)
 {
     for (size_t i = 0; i < b->count; i++)
-        sums[SUM] += fabs((double)b->logits[i] - (double)b->labels[i]);
+        sums[SUM] += fabs((double)logit(b, i) - (double)label(b, i));
     sums[COUNT] += (double)b->count;
 }
 
 static size_t class_of(const struct batch *b, size_t row)
 {
-    size_t n = b->model->class_count, best = 0;
-    const float *x = b->logits + row * n;
-    if (b->model->head == NN_BINARY)
+    size_t n = b->head->class_count, best = 0;
+    const float *x = b->logits + row * b->logits_each;
+    if (b->head->type == NN_BINARY)
         return x[0] > 0;
     for (size_t i = 1; i < n; i++)
         best = x[i] > x[best] ? i : best;
@@ -87,14 +99,14 @@ static size_t class_of(const struct batch *b, size_t row)
 static void accuracy_add(double *sums, const struct batch *b)
 {
     for (size_t i = 0; i < b->count; i++)
-        sums[SUM] += class_of(b, i) == (size_t)b->labels[i];
+        sums[SUM] += class_of(b, i) == (size_t)label(b, i);
     sums[COUNT] += (double)b->count;
 }
 
 static void label_add(double *sums, const struct batch *b)
 {
     for (size_t i = 0; i < b->count; i++)
-        sums[SUM] += (double)b->labels[i];
+        sums[SUM] += (double)label(b, i);
     sums[COUNT] += (double)b->count;
 }
 
@@ -106,7 +118,7 @@ static float logistic(float x)
 static void prediction_add(double *sums, const struct batch *b)
 {
     for (size_t i = 0; i < b->count; i++)
-        sums[SUM] += (double)logistic(b->logits[i]);
+        sums[SUM] += (double)logistic(logit(b, i));
     sums[COUNT] += (double)b->count;
 }
 
@@ -121,7 +133,7 @@ static double baseline_value(const double *sums)
 static void half_add(double *sums, const struct batch *b)
 {
     for (size_t i = 0; i < b->count; i++) {
-        bool said = b->logits[i] > 0, is = b->labels[i] > 0.5f;
+        bool said = logit(b, i) > 0, is = label(b, i) > 0.5f;
         sums[TRUE_POSITIVE] += said && is;
         sums[FALSE_POSITIVE] += said && !is;
         sums[FALSE_NEGATIVE] += !said && is;
@@ -174,8 +186,8 @@ static size_t bucket_of(float p)
 static void counts_add(double *sums, const struct batch *b)
 {
     for (size_t i = 0; i < b->count; i++) {
-        size_t at = bucket_of(logistic(b->logits[i]));
-        sums[(b->labels[i] > 0.5f ? POSITIVE_AT : NEGATIVE_AT) + at] += 1;
+        size_t at = bucket_of(logistic(logit(b, i)));
+        sums[(label(b, i) > 0.5f ? POSITIVE_AT : NEGATIVE_AT) + at] += 1;
     }
 }
 
@@ -224,34 +236,53 @@ static const struct metric_kind KINDS[] = {
 #undef METRIC
 };
 
-static const struct metric_kind *kind_find(ty_str name, enum nn_head head)
+static const struct metric_kind *kind_find(ty_str name, enum nn_head_type type)
 {
     for (size_t i = 1; i < TY_COUNT(KINDS); i++)
-        if (ty_str_is(name, KINDS[i].name) && KINDS[i].heads & 1 << head)
+        if (ty_str_is(name, KINDS[i].name) && KINDS[i].heads & 1 << type)
             return &KINDS[i];
     return NULL;
 }
 
-ty_err metrics_init(struct metrics *m, const struct nn_model *model)
+static void metric_add(struct metrics *m, const struct metric_kind *kind, size_t head,
+                       const char *prefix)
 {
-    const struct nn_training *t = &model->training;
-    memset(m, 0, sizeof *m);
-    m->list[m->count++].kind = &KINDS[0];
-    for (size_t i = 0; i < t->metric_count; i++) {
-        const struct metric_kind *kind = kind_find(t->metrics[i], model->head);
-        if (kind == NULL) {
-            struct ty_buf b;
-            ty_buf_init(&b, 400);
-            for (size_t k = 1; k < TY_COUNT(KINDS); k++)
-                if (KINDS[k].heads & 1 << model->head)
-                    ty_buf_addf(&b, "%s%s", b.len ? ", " : "", KINDS[k].name);
-            ty_err err = ty_fail(TY_INVALID_ARGUMENT,
-                                 "training: metrics: no '%s' for this head; there are %s",
-                                 t->metrics[i].ptr, b.ptr);
-            ty_buf_clear(&b);
-            return err;
+    struct metric *to = &m->list[m->count++];
+    to->kind = kind;
+    to->head = head;
+    snprintf(to->name, sizeof to->name, "%s%s%s", prefix, *prefix ? "_" : "", kind->name);
+}
+
+static ty_err kind_missing(ty_str name, enum nn_head_type type)
+{
+    struct ty_buf b;
+    ty_buf_init(&b, 400);
+    for (size_t k = 1; k < TY_COUNT(KINDS); k++)
+        if (KINDS[k].heads & 1 << type)
+            ty_buf_addf(&b, "%s%s", b.len ? ", " : "", KINDS[k].name);
+    ty_err err = ty_fail(TY_INVALID_ARGUMENT, "metrics: no '%s' for this head; there are %s",
+                         name.ptr, b.ptr);
+    ty_buf_clear(&b);
+    return err;
+}
+
+/* The loss of all; of several heads also each one's own, as Keras has it. */
+ty_err metrics_init(struct ty_arena *a, struct metrics *m, const struct nn_model *model)
+{
+    m->list = ty_new_array(a, struct metric, METRICS_MOST);
+    m->count = 0;
+    metric_add(m, &KINDS[0], SIZE_MAX, "");
+    for (size_t i = 0; i < model->head_count; i++) {
+        const struct nn_head *h = &model->heads[i];
+        const char *prefix = h->name.len ? h->name.ptr : "";
+        if (h->name.len)
+            metric_add(m, &KINDS[0], i, prefix);
+        for (size_t k = 0; k < h->metric_count; k++) {
+            const struct metric_kind *kind = kind_find(h->metrics[k], h->type);
+            if (kind == NULL)
+                return kind_missing(h->metrics[k], h->type);
+            metric_add(m, kind, i, prefix);
         }
-        m->list[m->count++].kind = kind;
     }
     return TY_OK;
 }
@@ -262,20 +293,28 @@ void metrics_reset(struct metrics *m)
         memset(m->list[i].sums, 0, sizeof m->list[i].sums);
 }
 
-void metrics_add(struct metrics *m, const struct nn_model *model, const float *logits,
-                 const float *losses, const float *labels, size_t count)
+void metrics_add(struct metrics *m, const struct nn_model *model, const struct nn_outputs *out,
+                 size_t first, const float *labels, size_t count)
 {
-    struct batch b = {model, logits, losses, labels, count};
-    for (size_t i = 0; i < m->count; i++)
-        m->list[i].kind->add(m->list[i].sums, &b);
+    size_t heads = model->head_count, each = model->logits_each;
+    for (size_t i = 0; i < m->count; i++) {
+        struct metric *to = &m->list[i];
+        bool all = to->head == SIZE_MAX;
+        const struct nn_head *h = &model->heads[all ? 0 : to->head];
+        struct batch b = {.head = h,
+                          .logits = out->logits + first * each + h->from,
+                          .losses = all ? out->losses + first
+                                        : out->head_losses + first * heads + to->head,
+                          .labels = labels + (all ? 0 : to->head),
+                          .logits_each = each,
+                          .losses_each = all ? 1 : heads,
+                          .labels_each = heads,
+                          .count = count};
+        to->kind->add(to->sums, &b);
+    }
 }
 
 double metric_value(const struct metric *m)
 {
     return m->kind->value(m->sums);
-}
-
-const char *metric_name(const struct metric *m)
-{
-    return m->kind->name;
 }

@@ -22,9 +22,9 @@ static ty_err settings_read(struct ty_arena *a, const json_t *parameters,
 }
 
 /* Names that folders of images gave to the classes; as many as there are classes, or none. */
-static void classes_read(struct ty_arena *a, const json_t *list, struct nn_model *m)
+static void classes_read(struct ty_arena *a, const json_t *list, struct nn_head *h)
 {
-    size_t count = m->head == NN_BINARY ? 2 : m->class_count;
+    size_t count = h->type == NN_BINARY ? 2 : h->class_count;
     ty_str *names = ty_new_array(a, ty_str, count);
     if (!json_is_array(list) || json_array_size(list) != count)
         return;
@@ -34,7 +34,31 @@ static void classes_read(struct ty_arena *a, const json_t *list, struct nn_model
             return;
         names[i] = ty_str_dup(a, ty_str_of(name));
     }
-    m->classes = names;
+    h->classes = names;
+}
+
+/* Mean and deviation of each normalise feature. */
+static ty_err measured_read(const json_t *measured, struct nn_model *m)
+{
+    const char *name;
+    json_t *pair;
+    json_object_foreach ((json_t *)measured, name, pair) {
+        double mean = json_number_value(json_array_get(pair, 0));
+        double deviation = json_number_value(json_array_get(pair, 1));
+        if (!(deviation > 0 && deviation < 1e38 && mean > -1e38 && mean < 1e38))
+            return ty_fail(TY_DATA_LOSS, "'measured': '%s' makes no sense", name);
+        for (size_t i = m->column_count; i < m->value_count; i++) {
+            struct nn_value *v = &m->values[i];
+            if (!ty_str_is(v->name, name))
+                continue;
+            v->subtract = (float)mean;
+            v->divide = (float)deviation;
+            v->measured = true;
+        }
+    }
+    if (nn_measure_needed(m))
+        return ty_fail(TY_DATA_LOSS, "'measured' lacks a normalise feature of the model");
+    return TY_OK;
 }
 
 static ty_err source_read(struct model_dir *d, const char *dir)
@@ -60,8 +84,10 @@ static ty_err source_read(struct model_dir *d, const char *dir)
     if (err == TY_OK)
         err = nn_model_parse(a, path, ty_str_dup(a, wire_json_get_str(root, "model")), settings,
                              count, &d->model);
-    if (err == TY_OK && d->model->classes == NULL)
-        classes_read(a, json_object_get(root, "classes"), d->model);
+    if (err == TY_OK && d->model->images.height > 0 && d->model->heads[0].classes == NULL)
+        classes_read(a, json_object_get(root, "classes"), &d->model->heads[0]);
+    if (err == TY_OK)
+        err = measured_read(json_object_get(root, "measured"), d->model);
     json_decref(root);
     return err;
 }

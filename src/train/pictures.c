@@ -116,8 +116,9 @@ ty_err train_picture_take(struct train_pictures *p, size_t index, struct image_r
 static ty_err classes_match(struct nn_model *m, struct ty_arena *a, const char *root,
                             const struct image_set *s, uint32_t *ret_ids)
 {
-    size_t wanted = m->head == NN_BINARY ? 2 : m->class_count;
-    if (m->classes == NULL) {
+    struct nn_head *h = &m->heads[0];
+    size_t wanted = h->type == NN_BINARY ? 2 : h->class_count;
+    if (h->classes == NULL) {
         if (s->class_count != wanted)
             return ty_fail(TY_INVALID_ARGUMENT,
                            "'%s' has %u folders of images and the model %zu classes", root,
@@ -125,11 +126,11 @@ static ty_err classes_match(struct nn_model *m, struct ty_arena *a, const char *
         ty_str *names = ty_new_array(a, ty_str, wanted);
         for (size_t i = 0; i < wanted; i++)
             names[i] = ty_str_dup(a, s->classes[i]);
-        m->classes = names;
+        h->classes = names;
     }
     for (uint32_t i = 0; i < s->class_count; i++) {
         uint32_t id = 0;
-        while (id < wanted && !ty_str_eq(m->classes[id], s->classes[i]))
+        while (id < wanted && !ty_str_eq(h->classes[id], s->classes[i]))
             id++;
         if (id == wanted)
             return ty_fail(TY_INVALID_ARGUMENT, "'%s/" TY_STR_FMT "': the model has no such class",

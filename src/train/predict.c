@@ -32,23 +32,37 @@ static ty_err stdin_read(struct ty_buf *b)
 
 /* ---- output ---- */
 
-static void floats_print(struct ty_buf *b, const char *key, const float *x, size_t count)
+/* Outputs of several heads have the head's name before their own, as in the signature. */
+static void key_print(struct ty_buf *b, const struct nn_head *h, const char *key)
 {
-    ty_buf_addf(b, "\"%s\":[", key);
+    ty_buf_addf(b, "\"%s%s%s\":[", h->name.len ? h->name.ptr : "", h->name.len ? "_" : "", key);
+}
+
+static void floats_print(struct ty_buf *b, const float *x, size_t count)
+{
     for (size_t i = 0; i < count; i++)
         ty_buf_addf(b, isfinite(x[i]) ? "%s%.9g" : "%snull", i ? "," : "", (double)x[i]);
     ty_buf_addz(b, "]");
 }
 
-static void classes_print(struct ty_buf *b, const struct nn_model *m, const float *logits)
+static void regression_print(struct ty_buf *b, const struct nn_head *h, const float *logits)
 {
-    size_t count = m->head == NN_BINARY ? 2 : m->class_count, best = 0;
+    wire_json_string(b, h->output);
+    ty_buf_addz(b, ":[");
+    floats_print(b, logits, 1);
+}
+
+static void classes_print(struct ty_buf *b, const struct nn_head *h, const float *logits)
+{
+    size_t count = h->type == NN_BINARY ? 2 : h->class_count, best = 0;
     float p[2] = {0, logits[0]}, *all = p;
-    floats_print(b, "logits", logits, m->class_count);
-    if (m->head == NN_BINARY) {
+    key_print(b, h, "logits");
+    floats_print(b, logits, h->class_count);
+    if (h->type == NN_BINARY) {
         float logistic = 1 / (1 + expf(-logits[0]));
         ty_buf_addz(b, ",");
-        floats_print(b, "logistic", &logistic, 1);
+        key_print(b, h, "logistic");
+        floats_print(b, &logistic, 1);
     } else {
         all = malloc(count * sizeof *all);
         ty_assert(all);
@@ -58,10 +72,14 @@ static void classes_print(struct ty_buf *b, const struct nn_model *m, const floa
         best = all[i] > all[best] ? i : best;
     tensor_softmax(all, 1, count);
     ty_buf_addz(b, ",");
-    floats_print(b, "probabilities", all, count);
-    ty_buf_addf(b, ",\"class_ids\":[%zu],\"classes\":[", best);
-    if (m->classes)
-        wire_json_string(b, m->classes[best]);
+    key_print(b, h, "probabilities");
+    floats_print(b, all, count);
+    ty_buf_addz(b, ",");
+    key_print(b, h, "class_ids");
+    ty_buf_addf(b, "%zu],", best);
+    key_print(b, h, "classes");
+    if (h->classes)
+        wire_json_string(b, h->classes[best]);
     else
         ty_buf_addf(b, "\"%zu\"", best);
     ty_buf_addz(b, "]");
@@ -81,10 +99,9 @@ static ty_err flush(struct predictor *p)
 static ty_err rows_predict(struct predictor *p, size_t count, const char *const *names)
 {
     const struct nn_model *m = p->dir.model;
-    const float *logits, *losses;
     p->rows.count = count;
     struct nn_batch b = {.rows = &p->rows, .count = count};
-    nn_net_forward(p->dir.net, &b, &logits, &losses);
+    const float *logits = nn_net_forward(p->dir.net, &b).logits;
     for (size_t i = 0; i < count; i++) {
         ty_buf_addz(&p->out, "{");
         if (names) {
@@ -92,10 +109,15 @@ static ty_err rows_predict(struct predictor *p, size_t count, const char *const 
             wire_json_string(&p->out, ty_str_of(names[i]));
             ty_buf_addz(&p->out, ",");
         }
-        if (m->head == NN_REGRESSION)
-            floats_print(&p->out, m->output.ptr, logits + i, 1);
-        else
-            classes_print(&p->out, m, logits + i * m->class_count);
+        for (size_t k = 0; k < m->head_count; k++) {
+            const struct nn_head *h = &m->heads[k];
+            const float *own = logits + i * m->logits_each + h->from;
+            ty_buf_addz(&p->out, k ? "," : "");
+            if (h->type == NN_REGRESSION)
+                regression_print(&p->out, h, own);
+            else
+                classes_print(&p->out, h, own);
+        }
         ty_buf_addz(&p->out, "}\n");
     }
     return flush(p);
@@ -140,7 +162,7 @@ static ty_err layout_by_name(struct predictor *p, const ty_str *fields, size_t c
         l->columns[i] = (struct csv_column){.name = fields[i], .type = CSV_SKIP};
     for (size_t k = 0; k < m->column_count; k++) {
         size_t i = 0;
-        if (k == m->label || m->columns[k].type == CSV_SKIP)
+        if (nn_is_label(m, k) || m->columns[k].type == CSV_SKIP)
             continue;
         while (i < count && !ty_str_eq(fields[i], m->columns[k].name))
             i++;
@@ -156,19 +178,23 @@ static ty_err layout_by_name(struct predictor *p, const ty_str *fields, size_t c
 static ty_err layout_by_place(struct predictor *p, size_t count, struct layout *l)
 {
     const struct nn_model *m = p->dir.model;
+    size_t labels = 0;
+    for (size_t k = 0; k < m->column_count; k++)
+        labels += nn_is_label(m, k);
     bool labelled = count == m->column_count;
-    if (!labelled && count + 1 != m->column_count)
+    if (!labelled && count + labels != m->column_count)
         return ty_fail(TY_INVALID_ARGUMENT,
-                       "line 1 has %zu fields; the model has %zu columns, one of them the label "
-                       "'%s', which may be left out",
-                       count, m->column_count, m->columns[m->label].name.ptr);
+                       "line 1 has %zu fields; the model has %zu columns, '%s'%s among them, which "
+                       "may be left out",
+                       count, m->column_count, m->columns[m->heads[0].label].name.ptr,
+                       labels > 1 ? " and other labels" : "");
     l->columns = ty_new_array(&p->arena, struct csv_column, count);
     l->out = ty_new_array(&p->arena, union csv_values, count);
     for (size_t k = 0; k < m->column_count; k++) {
-        if (k == m->label && !labelled)
+        if (nn_is_label(m, k) && !labelled)
             continue;
         l->columns[l->count] = m->columns[k];
-        if (k == m->label)
+        if (nn_is_label(m, k))
             l->columns[l->count].type = CSV_SKIP;
         else
             l->out[l->count] = nn_scratch_columns(p->scratch)[k];
@@ -258,7 +284,7 @@ static ty_err line_set(struct predictor *p, struct ty_arena *strings, ty_str lin
     if (err == TY_OK && !json_is_object(object))
         err = ty_fail(TY_INVALID_ARGUMENT, "must be an object of columns");
     for (size_t k = 0; k < m->column_count && err == TY_OK; k++)
-        if (k != m->label && m->columns[k].type != CSV_SKIP)
+        if (!nn_is_label(m, k) && m->columns[k].type != CSV_SKIP)
             err = field_set(p, strings, k, json_object_get(object, m->columns[k].name.ptr), row);
     json_decref(object);
     return err;

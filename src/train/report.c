@@ -51,7 +51,7 @@ void report_step(struct report *r, int64_t epoch, int64_t step, const struct met
     printf("\r%" PRId64 "/%" PRId64 " [%s] %.0f examples/s, %.0f s left", step, r->steps_per_epoch,
            bar, rate, (double)left * seconds / (double)step);
     for (size_t i = 0; i < m->count; i++)
-        printf(" - %s: %.4f", metric_name(&m->list[i]), metric_value(&m->list[i]));
+        printf(" - %s: %.4f", m->list[i].name, metric_value(&m->list[i]));
     printf("\033[K");
     fflush(stdout);
 }
@@ -61,9 +61,9 @@ static void value_print(const char *prefix, const struct metric *m)
 {
     double value = metric_value(m);
     if (fabs(value) > 1e-3)
-        printf(" - %s%s: %.4f", prefix, metric_name(m), value);
+        printf(" - %s%s: %.4f", prefix, m->name, value);
     else
-        printf(" - %s%s: %.4e", prefix, metric_name(m), value);
+        printf(" - %s%s: %.4e", prefix, m->name, value);
 }
 
 static void history_add(struct report *r, const char *name, double value)
@@ -88,9 +88,9 @@ void report_epoch_end(struct report *r, int64_t steps, const struct metrics *tra
 {
     double seconds = (double)(ty_boot_ns() - r->epoch_began_ns) / 1e9;
     for (size_t i = 0; i < train->count; i++)
-        history_add(r, metric_name(&train->list[i]), metric_value(&train->list[i]));
+        history_add(r, train->list[i].name, metric_value(&train->list[i]));
     for (size_t i = 0; valid && i < valid->count; i++)
-        history_add(r, metric_name(&valid->list[i]), metric_value(&valid->list[i]));
+        history_add(r, valid->list[i].name, metric_value(&valid->list[i]));
     r->rows++;
     if (r->quiet)
         return;
@@ -108,7 +108,7 @@ void report_epoch_end(struct report *r, int64_t steps, const struct metrics *tra
 
 /* ---- curves in characters ---- */
 
-static double history_at(const struct report *r, size_t row, size_t column)
+double report_value(const struct report *r, size_t row, size_t column)
 {
     double value;
     memcpy(&value, r->history.ptr + (row * r->columns + column) * sizeof value, sizeof value);
@@ -122,7 +122,7 @@ static void plot_one(const struct report *r, size_t column, size_t valid_column)
     double low = INFINITY, high = -INFINITY;
     for (size_t i = 0; i < r->rows; i++)
         for (size_t k = 0; k < 2; k++) {
-            double value = history_at(r, i, k ? valid_column : column);
+            double value = report_value(r, i, k ? valid_column : column);
             low = value < low ? value : low;
             high = value > high ? value : high;
         }
@@ -133,7 +133,7 @@ static void plot_one(const struct report *r, size_t column, size_t valid_column)
     double span = high > low ? high - low : 1;
     for (size_t i = 0; i < r->rows; i++)
         for (size_t k = 0; k < 2; k++) {
-            double value = history_at(r, i, k ? valid_column : column);
+            double value = report_value(r, i, k ? valid_column : column);
             size_t x = r->rows > 1 ? i * (PLOT_COLUMNS - 1) / (r->rows - 1) : 0;
             size_t y = (size_t)((high - value) / span * (PLOT_ROWS - 1) + 0.5);
             if (value == value && y < PLOT_ROWS)
@@ -147,13 +147,27 @@ static void plot_one(const struct report *r, size_t column, size_t valid_column)
            "----------------------------------------------------------------", "", r->rows);
 }
 
+size_t report_metrics(const struct report *r)
+{
+    size_t count = 1;
+    while (count < r->columns && strcmp(r->names[count], r->names[0]) != 0)
+        count++;
+    return count; /* from here on they are the validation's */
+}
+
+bool report_repeats(const struct report *r, size_t column)
+{
+    bool same = column > 0;
+    for (size_t i = 0; i < r->rows && same; i++)
+        same = report_value(r, i, column) == report_value(r, i, 0);
+    return same;
+}
+
 void report_plot(const struct report *r)
 {
-    size_t half = r->columns;
-    for (size_t i = 1; i < r->columns; i++)
-        if (strcmp(r->names[i], r->names[0]) == 0)
-            half = i; /* from here on they are the validation's */
+    size_t half = report_metrics(r);
     for (size_t i = 0; i < half && r->rows > 0; i++)
-        plot_one(r, i, half < r->columns ? half + i : i);
+        if (!report_repeats(r, i))
+            plot_one(r, i, half < r->columns ? half + i : i);
     fflush(stdout);
 }

@@ -75,10 +75,12 @@ static void tool_init(struct tool *t, int argc, char **argv)
     must(ty_parse_i64(ty_str_of(argv[4]), &t->steps));
     t->team = tensor_team_new(2);
     const char *paths[] = {argv[3]};
-    if (t->model->images.height > 0)
+    if (t->model->images.height > 0) {
         images_init(t, argv[3]);
-    else
+    } else {
+        must(train_data_measure(t->model, paths, 1, t->team));
         must(train_data_load(t->model, paths, 1, t->team, &t->data));
+    }
     must(nn_net_new(t->model, (size_t)t->model->training.batch_size,
                     (size_t)t->model->training.shards, 1, t->team, &t->net));
     t->param_count = nn_net_params(t->net, &t->params);
@@ -150,7 +152,6 @@ static void weights_read(const struct tool *t, const char *prefix)
 int main(int argc, char **argv)
 {
     struct tool t = {0};
-    const float *logits, *losses;
     if (argc < 7)
         return 2;
     tool_init(&t, argc, argv);
@@ -163,8 +164,7 @@ int main(int argc, char **argv)
             weights_read(&t, ty_format(&arena, "%s-%" PRId64, argv[5], i));
         if (free_run)
             train_optimizer_ready(o, &b);
-        nn_net_forward(t.net, &b, &logits, &losses);
-        printf("%.9g\n", loss_of(&t, losses));
+        printf("%.9g\n", loss_of(&t, nn_net_forward(t.net, &b).losses));
         nn_net_backward(t.net);
         if (free_run)
             train_optimizer_step(o, 1);

@@ -253,14 +253,13 @@ static void optimizer_deferred_is_exact(void **state)
             assert_ok(train_optimizer_new(nets[i], 300, &o[i]));
             nn_flush_denormals();
             for (size_t step = 0; step < 300; step++) {
-                const float *logits, *losses;
                 struct nn_batch b = {.rows = &d.rows,
                                      .first = step * 16 % 280,
                                      .count = 16,
                                      .step = step,
                                      .training = true};
                 train_optimizer_ready(o[i], &b);
-                nn_net_forward(nets[i], &b, &logits, &losses);
+                (void)nn_net_forward(nets[i], &b);
                 nn_net_backward(nets[i]);
                 train_optimizer_step(o[i], 1);
                 if (i == 1)
@@ -388,7 +387,16 @@ static void data_records_are_read(void **state)
     file.ptr[file.len - 3] ^= 1;
     assert_ok(ty_file_replace(AT_FDCWD, path, ty_buf_str(&file), 0644));
     assert_err(TY_DATA_LOSS, train_data_load(m, p.options.train_paths, 1, team, &d));
+    assert_message("train.csv: record 3: record at byte");
     assert_message("checksum");
+    m->training.skip_bad_rows = true;
+    assert_ok(train_data_load(m, p.options.train_paths, 1, team, &d));
+    assert_true(d.rows.count == 2 && d.bad_rows == 1);
+    train_data_clear(&d);
+    file.ptr[0] ^= 1; /* the first length: nothing after it can be found */
+    assert_ok(ty_file_replace(AT_FDCWD, path, ty_buf_str(&file), 0644));
+    assert_err(TY_INVALID_ARGUMENT, train_data_load(m, p.options.train_paths, 1, team, &d));
+    assert_message("has no rows; the first bad one: ");
     ty_buf_clear(&file);
     tensor_team_free(team);
     place_clear(&p);
@@ -414,7 +422,54 @@ static void order_passes_are_permutations(void **state)
     train_order_clear(&o);
 }
 
+/* ---- pictures ---- */
+
+static void picture_is_drawn(void **state)
+{
+    (void)state;
+    struct canvas c;
+    struct ty_buf b;
+    canvas_init(&c, 40, 30, 0xffffff);
+    canvas_line(&c, (double[2]){5, 5}, (double[2]){30, 5}, 3, 0xff0000);
+    canvas_text(&c, 4, 12, "1?", 1, 0x000000);
+    const uint8_t *line = c.pixels + (5 * 40 + 10) * 3, *edge = c.pixels + (7 * 40 + 10) * 3;
+    assert_true(line[0] == 255 && line[1] == 0 && line[2] == 0);
+    assert_true(edge[0] == 255 && edge[1] == 255); /* beyond its width */
+    assert_true(c.pixels[(12 * 40 + 6) * 3] == 0); /* the one's stem */
+    assert_int_equal(canvas_text_width("123", 2), 34);
+    ty_buf_init(&b, 1 << 20);
+    assert_ok(canvas_png(&c, &b));
+    assert_memory_equal(b.ptr, "\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\0\x28\0\0\0\x1e", 24);
+    ty_buf_clear(&b);
+    canvas_clear(&c);
+}
+
+static void plot_is_written(void **state)
+{
+    (void)state;
+    struct place p;
+    struct train_result r;
+    place_init(&p);
+    out_dir(&p, "out");
+    p.options.plot = true;
+    int keep = dup(STDOUT_FILENO), nowhere = open("/dev/null", O_WRONLY);
+    dup2(nowhere, STDOUT_FILENO);
+    ty_err err = train_run(&p.options, &r);
+    dup2(keep, STDOUT_FILENO);
+    close(keep);
+    close(nowhere);
+    assert_ok(err);
+    ty_str png;
+    assert_ok(ty_file_read(AT_FDCWD, ty_format(&p.arena, "%s/out/curves.png", p.dir), 1 << 24,
+                           &p.arena, &png));
+    /* loss, rmse, mae: two panels beside one; mse is the loss again */
+    assert_memory_equal(png.ptr + 16, "\0\0\x05\0\0\0\x03\x20", 8);
+    place_clear(&p);
+}
+
 static const struct CMUnitTest tests[] = {
+    TEST("plot/picture_is_drawn", picture_is_drawn),
+    TEST("plot/is_written", plot_is_written),
     TEST("run/learns", run_learns),
     TEST("run/threads_do_not_change_a_bit", run_threads_do_not_change_a_bit),
     TEST("resume/is_exact", resume_is_exact),

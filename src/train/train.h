@@ -35,7 +35,7 @@ struct train_options {
     size_t cache_bytes; /* of examples in memory, at most; 0: half of what is free */
     bool resume;        /* go on from the last checkpoint, if there is one */
     bool quiet;         /* no lines on stdout */
-    bool plot;          /* draw the curves at the end */
+    bool plot;          /* draw the curves at the end, also as output_dir/curves.png */
     bool histograms;    /* of all weights, after each epoch, for TensorBoard */
     bool no_export;     /* no SavedModel */
     int64_t seed;       /* -1: the model file's */

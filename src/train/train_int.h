@@ -7,7 +7,8 @@
  *   feed.c, feed_pictures.c   the examples of a batch; order.c which rows those are
  *   optimizer.c  steps of optimizers.def, and rows of tables that wait for theirs
  *   metric.c     metrics.def
- *   loop.c       a run from begin to end; report.c what it prints; curves.c event files and plots
+ *   loop.c       a run from begin to end; report.c what it prints; curves.c event files
+ *   plot.c       the curves as a picture, drawn on a canvas.c
  *   checkpoint.c save and resume
  *   export.c     a SavedModel; model_dir.c reading one back; predict.c */
 #ifndef TY_TRAIN_INT_H
@@ -53,6 +54,9 @@ TY_NODISCARD ty_err train_data_load(const struct nn_model *m, const char *const 
                                     size_t count, struct tensor_team *team,
                                     struct train_data *ret_data);
 void train_data_clear(struct train_data *d);
+/* Before that: mean and deviation for the model's normalise features, from the same files. */
+TY_NODISCARD ty_err train_data_measure(struct nn_model *m, const char *const *patterns,
+                                       size_t count, struct tensor_team *team);
 
 /* ---- pictures.c ---- */
 
@@ -143,22 +147,25 @@ void train_optimizer_restored(struct train_optimizer *o, int64_t steps);
 /* ---- metric.c ---- */
 
 enum { METRIC_THRESHOLDS = 200, METRIC_DOUBLES = 2 * METRIC_THRESHOLDS + 4 };
+enum { METRIC_NAME_BYTES = 240, METRICS_MOST = 1 + NN_MAX_HEADS * (NN_MAX_METRICS + 1) };
 /* Sums of one metric over batches. */
 struct metric {
     const struct metric_kind *kind;
+    size_t head;                  /* SIZE_MAX: of all heads together */
+    char name[METRIC_NAME_BYTES]; /* of several heads: fare_mse */
     double sums[METRIC_DOUBLES];
 };
 struct metrics {
-    struct metric list[NN_MAX_METRICS + 1]; /* the first is the loss */
+    struct metric *list; /* the first is the loss */
     size_t count;
 };
-TY_NODISCARD ty_err metrics_init(struct metrics *m, const struct nn_model *model);
+TY_NODISCARD ty_err metrics_init(struct ty_arena *a, struct metrics *m,
+                                 const struct nn_model *model);
 void metrics_reset(struct metrics *m);
-/* One batch: logits (count, classes), losses and labels (count). */
-void metrics_add(struct metrics *m, const struct nn_model *model, const float *logits,
-                 const float *losses, const float *labels, size_t count);
+/* A batch: rows [first, first + count) of what the net gave. labels (count, heads) begin at it. */
+void metrics_add(struct metrics *m, const struct nn_model *model, const struct nn_outputs *out,
+                 size_t first, const float *labels, size_t count);
 double metric_value(const struct metric *m);
-const char *metric_name(const struct metric *m);
 
 /* ---- checkpoint.c ---- */
 
@@ -194,7 +201,7 @@ struct report {
     int64_t epoch_began_ns, shown_ns;
     struct ty_buf history; /* doubles: columns values for each epoch */
     size_t columns, rows;
-    const char *names[2 * NN_MAX_METRICS + 2];
+    const char *names[2 * METRICS_MOST];
 };
 void report_init(struct report *r, bool quiet, int64_t epochs, int64_t steps_per_epoch,
                  size_t batch_size);
@@ -205,6 +212,30 @@ void report_epoch_end(struct report *r, int64_t steps, const struct metrics *tra
                       const struct metrics *valid);
 void report_plot(const struct report *r); /* the curves, in characters */
 void report_clear(struct report *r);
+/* How many metrics an epoch has; the same number of columns after them are the validation's. */
+size_t report_metrics(const struct report *r);
+double report_value(const struct report *r, size_t row, size_t column);
+/* Is this metric the loss by another name? Then it has no plot of its own. */
+bool report_repeats(const struct report *r, size_t column);
+
+/* ---- canvas.c, plot.c ---- */
+
+struct canvas {
+    int width, height;
+    uint8_t *pixels; /* (height, width, 3) */
+};
+void canvas_init(struct canvas *c, int width, int height, uint32_t colour); /* 0xrrggbb */
+void canvas_clear(struct canvas *c);
+void canvas_box(struct canvas *c, int x, int y, int width, int height, uint32_t colour);
+/* Smooth, with round ends; from a point to itself it is a disc. */
+void canvas_line(struct canvas *c, const double from[2], const double to[2], double width,
+                 uint32_t colour);
+/* Letters are 5 by 7 dots of `size` pixels each, and some go below. */
+void canvas_text(struct canvas *c, int x, int y, const char *text, int size, uint32_t colour);
+int canvas_text_width(const char *text, int size);
+TY_NODISCARD ty_err canvas_png(const struct canvas *c, struct ty_buf *b);
+/* The curves as a PNG file; none if no epoch is over. */
+TY_NODISCARD ty_err train_plot(const struct report *r, const char *path);
 
 /* ---- curves.c ---- */
 

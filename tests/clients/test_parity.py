@@ -37,16 +37,18 @@ def relative(ours, theirs):
     return max(abs(a - b) / abs(b) for a, b in zip(ours, theirs, strict=True))
 
 
-# Chicago's inputs are not normalised (seconds beside miles): batch norm magnifies both sides' rounding, by up to 2e-5 below it.
-@pytest.mark.parametrize("model, tolerance", [("taxifare", 1e-5), ("chicago_taxi", 4e-5), ("flowers", 1e-4)])
+# Chicago's inputs are not normalised (seconds beside miles) and batch norm magnifies rounding: TensorFlow's own float32 gradients are
+# up to 2e-5 from its float64 ones. Ours must be within 1e-5 of either; see parity.py.
+@pytest.mark.parametrize("model, tolerance", [("taxifare", 1e-5), ("chicago_taxi", 1e-5), ("flowers", 1e-4), ("heads", 1e-5)])
 def test_losses_and_gradients_are_tensorflows(tensorflow, tmp_path, model, tolerance):
     case = tensorflow("make", model, str(tmp_path))
     assert case["kinks"] <= 10  # steps at a ReLU's corner; see parity.py
     theirs = json.loads((tmp_path / "losses.json").read_text())
-    ours = tool("gradients", model, tmp_path, case, "weights", "gradients")
+    file = tmp_path / "model.yaml" if (tmp_path / "model.yaml").exists() else model
+    ours = tool("gradients", file, tmp_path, case, "weights", "gradients")
     assert relative(ours, theirs) < 1e-5
-    freely = tool("run", model, tmp_path, case, "weights", "ours")
-    verdict = tensorflow("judge", str(model), str(tmp_path))
+    freely = tool("run", file, tmp_path, case, "weights", "ours")
+    verdict = tensorflow("judge", model, str(tmp_path))
     assert verdict["gradients"] and max(verdict["gradients"].values()) < tolerance, verdict
     assert relative(freely, theirs) < (1e-3 if model == "flowers" else 1e-5)
     if model == "flowers":  # branches: one of the two sides is exact to rounding, and the other off by little

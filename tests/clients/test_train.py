@@ -278,3 +278,126 @@ def test_the_document_has_every_field():
         for table in re.findall(r"keys\[\] = \{(.*?)\}", source.read_text(), re.S):
             keys |= set(re.findall(r'"(\w+)"', table))
     assert not {k for k in keys if f"`{k}`" not in text and f"{k}" not in text}
+
+
+HEADS = """
+name: heads
+input:
+  columns: [{name: fare}, {name: kind, type: string}, {name: paid, type: int}, {name: a}, {name: b}]
+features:
+  - {name: a1, normalise: a}
+  - {name: b1, normalise: b}
+  - {name: group, bucketize: b1, edges: [-1, 0, 1]}
+network:
+  input: [a1, b1, {indicator: group}]
+  layers:
+    - {dense: 16, activation: relu, name: h}
+    - {dense: 1, name: fare_out, input: h}
+    - {dense: 3, name: kind_out, input: h}
+    - {dense: 1, name: paid_out, input: h}
+heads:
+  - {name: fare, input: fare_out, label: fare, metrics: [mae], output: price}
+  - {name: kind, input: kind_out, type: multiclass, classes: [low, middle, high], label: kind, weight: 2, class_weights: [1, 2, 1]}
+  - {name: paid, input: paid_out, type: binary, label: paid, metrics: [auc]}
+training: {batch_size: 32, epochs: 3, optimizer: {type: adam, learning_rate: 0.01}}
+"""
+
+
+def heads_files(folder, shift=0):
+    rng = random.Random(3)
+    rows = []
+    for _ in range(2000):
+        a, b = rng.gauss(500 + shift, 20), rng.uniform(1, 3)
+        rows.append(f"{(a - 500) / 10 + b:.4f},{['low', 'middle', 'high'][int(b - 0.001)]},{int(a > 500)},{a:.3f},{b:.4f}\n")
+    (folder / "model.yaml").write_text(HEADS)
+    (folder / "data.csv").write_text("".join(rows))
+    return [row.strip().split(",") for row in rows]
+
+
+def test_several_heads_and_measured_inputs(tensorflow, tmp_path):
+    """Losses and metrics by head; means and deviations travel with checkpoints and the export; TensorFlow gives all outputs."""
+    rows = heads_files(tmp_path)
+    command = ["train", "--model-file", tmp_path / "model.yaml", "--train_data_path", tmp_path / "data.csv", "--eval_data_path", tmp_path / "data.csv",
+               "--output_dir", tmp_path / "out"]
+    log = trainyard(*command)
+    last = dict(re.findall(r" - (\w+): ([\d.e+-]+)", log.splitlines()[-3]))
+    assert set(last) >= {"loss", "fare_loss", "fare_mae", "kind_loss", "kind_accuracy", "paid_loss", "paid_auc", "val_paid_auc"}
+    assert math.isclose(float(last["val_loss"]), float(last["val_fare_loss"]) + 2 * float(last["val_kind_loss"]) + float(last["val_paid_loss"]), rel_tol=1e-3)
+    assert float(last["val_kind_accuracy"]) > 0.8 and float(last["val_paid_auc"]) > 0.9
+    model = exported(tmp_path / "out")
+    measured = json.loads((model / "assets.extra" / "trainyard.json").read_text())["measured"]
+    values = [float(r[3]) for r in rows]
+    mean = sum(values) / len(values)
+    assert math.isclose(measured["a1"][0], mean, rel_tol=1e-6)
+    assert math.isclose(measured["a1"][1], math.sqrt(sum((v - mean) ** 2 for v in values) / len(values)), rel_tol=1e-5)
+    ours = [json.loads(line) for line in trainyard("predict", "--model", model, tmp_path / "data.csv").splitlines()]
+    bare = trainyard("predict", "--model", model, "-", stdin="\n".join(",".join(r[3:]) for r in rows))
+    assert [json.loads(line) for line in bare.splitlines()] == ours
+    theirs = tensorflow("""
+import csv, json, sys, tensorflow as tf
+rows = [[float(v) for v in r[3:]] for r in csv.reader(open(sys.argv[2]))]
+f = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
+out = f(a=tf.constant([r[0] for r in rows]), b=tf.constant([r[1] for r in rows]))
+reader = tf.train.load_checkpoint(sys.argv[3])
+print(json.dumps({"out": {n: v.numpy().astype(str if v.dtype == tf.string else float).tolist() for n, v in out.items()},
+                  "measured": reader.get_tensor("trainyard/measured/a1").tolist()}))""", model, tmp_path / "data.csv", tmp_path / "out" / "checkpoints")
+    assert set(theirs["out"]) == set(ours[0]) == {"price", *(f"kind_{n}" for n in ("logits", "probabilities", "class_ids", "classes")),
+                                                  *(f"paid_{n}" for n in ("logits", "logistic", "probabilities", "class_ids", "classes"))}
+    for name in ("price", "kind_logits", "kind_probabilities", "paid_logistic"):
+        assert max(abs(a - b) for x, y in zip(ours, theirs["out"][name]) for a, b in zip(x[name], y, strict=True)) < 2e-5, name
+    assert all(x["kind_classes"][0] in str(y) for x, y in zip(ours, theirs["out"]["kind_classes"]))
+    assert [round(v, 3) for v in theirs["measured"]] == [round(v, 3) for v in measured["a1"]]
+    heads_files(tmp_path, shift=1)  # other data, other means
+    assert "another" in trainyard(*command, "--resume", ok=False)
+
+
+def test_a_layer_of_ones_own(tensorflow, tmp_path):
+    """examples/own_layer: a C program with its own layer; TensorFlow runs what it exported, our binary says what it lacks."""
+    done = subprocess.run([TOP / "build" / "own_layer", tmp_path], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert float(re.search(r"gradient: off by (\S+) at most", done.stdout)[1]) < 1e-3
+    assert float(re.search(r"^loss (\S+) after 1890 steps", done.stdout, re.M)[1]) < 0.01
+    ours = [json.loads(line)["y"][0] for line in done.stdout.splitlines()[-5:]]
+    theirs = tensorflow("""
+import csv, json, sys, tensorflow as tf
+rows = [[float(v) for v in r] for r in csv.reader(open(sys.argv[2]))]
+f = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
+print(json.dumps(f(a=tf.constant([r[1] for r in rows]), b=tf.constant([r[2] for r in rows]))["y"].numpy().ravel().tolist()))
+""", exported(tmp_path), tmp_path / "ask.csv")
+    assert max(abs(a - b) for a, b in zip(ours, theirs, strict=True)) < 1e-5
+    assert "names no kind of layer" in trainyard("predict", "--model", exported(tmp_path), tmp_path / "ask.csv", ok=False)
+
+
+CLASSES = """
+name: classes
+parameters: {lr: 0.1}
+input: {header: true, columns: [{name: kind, type: int}, {name: x}]}
+network: {input: [x], layers: [{dense: 3, name: out}]}
+head: {type: multiclass, classes: 3, label: kind}
+training: {batch_size: 2, epochs: 2, bad_rows: %s, optimizer: {type: sgd, learning_rate: lr}}
+"""
+
+
+@pytest.mark.parametrize("text, message, skipped", [
+    ("", "there is no header", None),
+    ("kind,x\n", "has no rows", None),
+    ("kind,y\n1,2\n", "column 'x' is not in the header, which has: kind, y", None),
+    ("kind,x\n1,2\n0,1\n2,ten\n1,1\n", "data.csv: line 4, column 2 (x): ", 1),
+    ("kind,x\n1,2\n0,1,5\n1,1\n", "data.csv: line 3", 1),
+    ("kind,x\n1,2\n3,1\n0,1\n", "data.csv: line 3: label 3 is not a class from 0 to 2", 1),
+    ("kind,x\n1,2\n-1,1\n0,0\n5,1\n", "data.csv: line 3: label -1 is not a class", 2),
+    ("kind,x\n1,2\n0.5,1\n0,0\n", "data.csv: line 3, column 1 (kind): '0.5' is not a whole number", 1),
+    ("kind,x\n1,nan\n0,1\n2,2\n", "data.csv: line 2: 'x' is not finite", 1),
+    ("kind,x\n1,1e38\n0,-1e38\n2,1e38\n", "is not finite: a smaller learning rate", None),
+])
+def test_mistakes_of_the_data(tmp_path, text, message, skipped):
+    """Each has a clear error with file and line, exit status 1; rows are skipped and counted if the model file says so."""
+    (tmp_path / "data.csv").write_text(text)
+    for bad_rows in ("error", "skip"):
+        (tmp_path / "model.yaml").write_text(CLASSES % bad_rows)
+        done = subprocess.run([BINARY, "train", tmp_path / "model.yaml", "--train_data_path", tmp_path / "data.csv"], capture_output=True, text=True,
+                              timeout=60)
+        if bad_rows == "error" or skipped is None:
+            assert done.returncode == 1 and message in done.stderr and "Epoch 2" not in done.stdout, done.stderr
+        else:
+            assert done.returncode == 0 and f"{skipped} bad rows were skipped; the first: " in done.stderr and message in done.stderr, done.stderr
