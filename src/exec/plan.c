@@ -266,6 +266,24 @@ ty_err exec_output_clear(const char *data_dir, int64_t job_id, int attempt)
     return err == TY_NOT_FOUND ? TY_OK : err; /* never planned, or gone */
 }
 
+/* The server's PATH with the folder of its own binary before it: `trainyard` is the one that runs.
+ */
+static char *own_path(struct ty_arena *a)
+{
+    char self[PATH_MAX];
+    const char *path = getenv("PATH");
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    path = path && *path ? path : "/usr/bin:/bin";
+    self[n > 0 ? n : 0] = '\0';
+    char *slash = strrchr(self, '/');
+    if (slash == NULL || slash == self)
+        return ty_format(a, "%s", path);
+    *slash = '\0';
+    size_t length = strlen(self);
+    bool first = strncmp(path, self, length) == 0 && (path[length] == ':' || path[length] == '\0');
+    return first ? ty_format(a, "%s", path) : ty_format(a, "%s:%s", self, path);
+}
+
 /* What all replicas of the job have in common; `host`: with the server's own environment. */
 static struct env env_base(struct ty_arena *a, const struct exec_job *job, bool host)
 {
@@ -276,6 +294,8 @@ static struct env env_base(struct ty_arena *a, const struct exec_job *job, bool 
         /* The plan is JSON, so a variable that is not UTF-8 cannot pass. */
         if (!env_is_private(ty_str_of(*item)) && ty_utf8_valid(ty_str_of(*item)))
             env_put(&e, ty_cstr(a, ty_str_of(*item)));
+    if (host)
+        env_put(&e, ty_format(a, "PATH=%s", own_path(a)));
     env_put(&e, ty_format(a, "PYTHONUNBUFFERED=1")); /* prints arrive when they are printed */
     for (const char *const *item = job->client_env; item && *item; item++)
         if (!env_same_name(*item, ty_str_of(preload_name)))
@@ -322,9 +342,8 @@ static char *python_folder(struct ty_arena *a, const struct exec_job *job, int p
 /* As `activate` does it: programs that a trainer starts by name come from its environment. */
 static void env_add_python(struct env *e, const char *folder)
 {
-    const char *path = getenv("PATH");
     env_put(e, ty_format(e->a, "VIRTUAL_ENV=%s", folder));
-    env_put(e, ty_format(e->a, "PATH=%s/bin:%s", folder, path ? path : "/usr/bin:/bin"));
+    env_put(e, ty_format(e->a, "PATH=%s/bin:%s", folder, own_path(e->a)));
 }
 
 static ty_err env_add_user(struct env *e, const json_t *pool_spec, int pool)

@@ -1,0 +1,47 @@
+"""On the real data, our runs end where TensorFlow's do: within the range of the 20 that tests/golden/quality.py recorded."""
+import ast
+import json
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+TOP = pathlib.Path(__file__).resolve().parent.parent.parent
+DATA = pathlib.Path(os.environ.get("TRAINYARD_TEST_DATA", TOP.parent / "shared" / "data"))
+GOLDEN = TOP / "tests" / "golden"
+SEEDS = (1, 2, 3, 4, 5)
+
+
+def constants():
+    """The dictionaries of quality.py, without TensorFlow."""
+    found = {}
+    for node in ast.parse((GOLDEN / "quality.py").read_text()).body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
+            code = compile(ast.Expression(node.value), "quality.py", "eval")
+            found[node.targets[0].id] = eval(code, {}, dict(found))
+    return found["SETTINGS"], found["FILES"]
+
+
+def last_epoch(settings, files, seed):
+    paths = ["--train_data_path", files[0], *(["--eval_data_path", files[1]] if len(files) > 1 else [])]
+    flags = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
+    done = subprocess.run([TOP / "build" / "trainyard", "train", *flags, *paths, "--seed", str(seed)], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if " - loss: " in line]
+    return {name: float(value) for name, value in re.findall(r" - (\w+): ([\d.e+-]+)", lines[-1])}
+
+
+@pytest.mark.parametrize("model", ["taxifare", "chicago_taxi", "flowers"])
+def test_our_runs_end_where_tensorflows_do(model):
+    settings, files = constants()
+    files = [DATA / f for f in files[model]]
+    if not all(f.exists() for f in files):
+        pytest.skip(f"the real data is not here ({DATA}); TRAINYARD_TEST_DATA may name its folder")
+    recorded = json.loads((GOLDEN / "quality.json").read_text())[model]
+    for seed in SEEDS:
+        ours = last_epoch({"model_file": model, **settings[model]}, files, seed)
+        for metric, values in recorded.items():
+            assert len(values) == 20
+            assert values[0] <= ours[metric] <= values[-1], (seed, metric, ours[metric], values)
