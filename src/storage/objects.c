@@ -356,8 +356,10 @@ int storage_setmeta(struct storage *s, const struct storage_options *o, char **w
     ty_err err = storage_conn_open(&c, s);
     if (err == TY_OK && o->header_count == 0)
         err = storage_fail(s, TY_INVALID_ARGUMENT,
-                           "gsutil setmeta requires one or more headers to be provided with the -h "
-                           "flag. See \"gsutil help setmeta\" for more information.");
+                           s->style == STORAGE_GCLOUD
+                               ? "setmeta needs something to set, such as --content-type"
+                               : "gsutil setmeta requires one or more headers to be provided with "
+                                 "the -h flag. See \"gsutil help setmeta\" for more information.");
     for (size_t i = 0; i < o->header_count && err == TY_OK; i++)
         err = patch_add(s, p.patch, o->headers[i]);
     for (int i = 0; i < count && err == TY_OK; i++) {

@@ -204,6 +204,20 @@ def test_wrong_use_is_status_2_or_1_and_named(run, shared_yard, words):
     assert result.returncode in (1, 2) and "ERROR: (trainyard.storage." in result.stderr
 
 
+def test_gsutils_words(run, place):
+    run("mb", "-l", "us-central1", "gs://words-of-gsutil")
+    run("cp", "f.txt", "d/a.txt", "gs://words-of-gsutil")
+    run("compose", "gs://words-of-gsutil/f.txt", "gs://words-of-gsutil/a.txt", "gs://words-of-gsutil/both")
+    run("setmeta", "--content-type=text/x", "--custom-metadata=k=v", "gs://words-of-gsutil/both")
+    shown = run("stat", "gs://words-of-gsutil/both").stdout
+    assert re.search(r"Content-Type: +text/x\n", shown) and '"k": "v"' in shown
+    assert "No URLs matched" in run("stat", "gs://words-of-gsutil/none", expect=1).stderr
+    assert "needs something to set" in run("setmeta", "gs://words-of-gsutil/both", expect=1).stderr
+    assert "not empty" in run("rb", "gs://words-of-gsutil", expect=1).stderr
+    run("rm", "gs://words-of-gsutil/*")
+    run("rb", "gs://words-of-gsutil")
+
+
 def test_json_for_programs(run, bucket):
     run("cp", "-r", "d", bucket)
     found = json.loads(run("ls", "--format=json", f"{bucket}/d").stdout)
