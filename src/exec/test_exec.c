@@ -619,6 +619,54 @@ static void gcs_is_in_the_replica(void **state)
     yard_close(&y);
 }
 
+/* ---- whose process (owner.c) ---- */
+
+/* A process with these marks that holds `fd`, and nothing else of ours. */
+static pid_t marked_process(const char *mark, const char *replica, int fd)
+{
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        char *const argv[] = {"sleep", "1000", NULL};
+        char *const env[] = {(char *)mark, (char *)replica, NULL};
+        fcntl(fd, F_SETFD, 0);
+        execve("/bin/sleep", argv, env);
+        _exit(127);
+    }
+    return pid;
+}
+
+static void owner_is_found_by_socket_and_process(void **state)
+{
+    (void)state;
+    struct yard y;
+    struct exec_owner who = {0};
+    struct stat st;
+    int pair[2];
+    yard_open(&y);
+    assert_ok(exec_yard_id_make(y.dir));
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+    assert_int_equal(fstat(pair[1], &st), 0);
+    pid_t pid =
+        marked_process(attempt_mark(&y.arena, y.dir, 17, 2), "TRAINYARD_REPLICA=1-3", pair[1]);
+    for (int i = 0; i < 2000 && !exec_owner_find(y.dir, st.st_ino, 0, &who); i++)
+        pause_ms(5); /* until it is that program */
+    assert_true(who.job_id == 17 && who.attempt == 2 && who.pool == 1 && who.index == 3);
+    who = (struct exec_owner){0};
+    assert_true(exec_owner_find(y.dir, 0, pid, &who) && who.job_id == 17 && who.index == 3);
+    assert_int_equal(fstat(pair[0], &st), 0); /* ours, and we are no replica */
+    assert_false(exec_owner_find(y.dir, st.st_ino, 0, &who));
+    assert_false(exec_owner_find(y.dir, 0, getpid(), &who));
+    assert_ok(
+        ty_file_replace(AT_FDCWD, ty_format(&y.arena, "%s/id", y.dir), TY_STR("other\n"), 0600));
+    assert_false(exec_owner_find(y.dir, 0, pid, &who)); /* of another yard */
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    close(pair[0]);
+    close(pair[1]);
+    yard_close(&y);
+}
+
 /* What cannot be mounted leaves a replica without /gcs, and as it always was. */
 static void gcs_that_cannot_be(void **state)
 {
@@ -1183,6 +1231,7 @@ static const struct CMUnitTest tests[] = {
     TEST("run/crash_is_retried_unless_told", crash_is_retried_unless_told),
     TEST("run/timeout_stops_it", timeout_stops_it),
     TEST("run/replica_sees_its_place", replica_sees_its_place),
+    TEST("owner/is_found_by_socket_and_process", owner_is_found_by_socket_and_process),
     TEST("gcs/is_in_the_replica", gcs_is_in_the_replica),
     TEST("gcs/that_cannot_be", gcs_that_cannot_be),
     TEST("gcs/is_known_to_work", gcs_is_known_to_work),

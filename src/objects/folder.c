@@ -399,12 +399,12 @@ static ty_err names_check(struct objects *o, ty_str bucket)
     do {
         struct object_page page;
         struct object_query query = {.bucket = bucket, .token = ty_str_of(token)};
+        if (scan_stopping(o))
+            return ty_fail(TY_CANCELLED, "the buckets are being closed");
         err = objects_list(o, &a, &query, &page);
         snprintf(token, sizeof token, TY_STR_FMT,
                  TY_STR_ARG(err == TY_OK ? page.next_token : TY_STR("")));
         ty_arena_clear(&a);
-        if (err == TY_OK && token[0] && scan_stopping(o))
-            err = ty_fail(TY_CANCELLED, "the buckets are being closed");
     } while (err == TY_OK && token[0]);
     return err;
 }

@@ -7,7 +7,11 @@
  * part of one CPU. */
 #include "objects/objects_int.h"
 
-enum { SCAN_REST = 20, SCAN_REST_MS = 500 };
+enum {
+    SCAN_REST = 20,
+    /* Before a look: a file that is missing may be on its way until its row has settled. */
+    SCAN_WAIT_MS = 4 * SETTLE_MS,
+};
 
 void objects_scan_soon(struct objects *o)
 {
@@ -31,7 +35,7 @@ static bool wait_wanted(struct objects *o)
     pthread_mutex_lock(&o->thread_lock);
     while (!o->closing && !o->scan_wanted)
         pthread_cond_wait(&o->scan_wake, &o->thread_lock);
-    o->scan_wanted = false;
+    o->scan_wanted = false; /* who asks from here on gets a look of his own */
     bool goes_on = !o->closing;
     pthread_mutex_unlock(&o->thread_lock);
     return goes_on;
@@ -50,11 +54,11 @@ static void *thread_main(void *arg)
 {
     struct objects *o = arg;
     while (wait_wanted(o)) {
+        rest(o, SCAN_WAIT_MS);
         int64_t begin_ms = ty_boot_ms();
         if (objects_scan(o, TY_STR("")) != TY_OK && !scan_stopping(o))
             log_warn("objects.scan", "error=\"%s\"", ty_err_message());
-        int64_t rest_ms = (ty_boot_ms() - begin_ms) * SCAN_REST;
-        rest(o, rest_ms > SCAN_REST_MS ? rest_ms : SCAN_REST_MS);
+        rest(o, (ty_boot_ms() - begin_ms) * SCAN_REST);
     }
     return NULL;
 }

@@ -3,7 +3,8 @@
  * The conductor removes what the other replicas had in the model's place before it says that the
  * attempt is over; for one that was killed it is done here, on a thread of its own: such a folder
  * may hold any number of files, and the scheduler waits for nothing. The look through the buckets
- * is objects' own (objects_scan_soon). */
+ * is objects' own (objects_scan_soon). A job that ended while there was no server ends, for us,
+ * when the scheduler finds it. */
 #include "server/server_int.h"
 
 #include "exec/exec.h"
@@ -49,7 +50,6 @@ ty_err ends_start(struct server *s)
     if (failed)
         return ty_fail_errno(failed, "cannot start a thread");
     e->started = true;
-    objects_scan_soon(s->objects); /* jobs went on while there was no server */
     return TY_OK;
 }
 

@@ -126,7 +126,7 @@ def rows(yard, column="name"):
         return {name for name, in db.execute(f"SELECT {column} FROM object")}
 
 
-def test_a_job_s_end_shows_what_it_wrote_and_removed(yard):
+def test_a_job_s_end_shows_what_it_wrote_and_removed(yard, tmp_path):
     """No list, no get: the rows themselves follow."""
     make_bucket(yard)
     put(yard, "bkt", "there", b"x")
@@ -135,9 +135,13 @@ def test_a_job_s_end_shows_what_it_wrote_and_removed(yard):
     name = yard.create("sh", "-c", "mkdir -p /gcs/bkt/a/b; echo new >/gcs/bkt/a/b/new; rm /gcs/bkt/there")
     assert yard.wait(name)["state"] == "JOB_STATE_SUCCEEDED"
     yard.wait_for(lambda: rows(yard) == {"a/b/new", "stays"}, 20, "the rows")
-    yard.restart()
-    (yard.data / "buckets" / "bkt" / "while-down").write_text("x")
-    yard.restart()
+    name = yard.create("sh", "-c", f"touch {tmp_path}/up; while ! test -e {tmp_path}/down; do sleep 0.05; done; echo x >/gcs/bkt/while-down")
+    yard.wait_for((tmp_path / "up").exists, 20, "the job")
+    yard.stop(signal.SIGKILL)
+    (tmp_path / "down").touch()
+    yard.wait_for((yard.data / "buckets" / "bkt" / "while-down").exists, 20, "what it writes while there is no server")
+    yard.start()
+    assert yard.wait(name)["state"] == "JOB_STATE_SUCCEEDED"
     yard.wait_for(lambda: "while-down" in rows(yard), 20, "the rows after a start")
 
 
