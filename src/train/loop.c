@@ -87,8 +87,9 @@ static void data_say(const struct run *r, const struct train_data *d, const char
     if (!r->options->quiet && d->pictures)
         printf("%zu images to %s, found in %.0f ms\n", d->rows.count, what, ms);
     else if (!r->options->quiet)
-        printf("%zu rows to %s, %zu files, %.1f MB read in %.0f ms\n", d->rows.count, what,
-               d->files, (double)d->bytes / 1e6, ms);
+        printf("%zu rows to %s, %zu files, %.1f MB read in %.0f ms%s\n", d->rows.count, what,
+               d->files, (double)d->bytes / 1e6, ms,
+               d->source ? "; more than fit in memory: read again in each pass" : "");
     if (d->bad_rows > 0)
         fprintf(stderr, "%zu bad %s were skipped; the first: %s\n", d->bad_rows,
                 d->pictures ? "images" : "rows", d->first_bad);
@@ -114,6 +115,8 @@ static ty_err images_load(struct run *r)
     for (size_t i = 0; i < (r->has_valid ? 2 : 1) && err == TY_OK; i++) {
         if (r->model->training.skip_bad_rows)
             train_pictures_check(sets[i], r->team);
+        sets[i]->id = fingerprint64(
+            (ty_str){(const char *)sets[i]->rows.labels, sets[i]->rows.count * sizeof(float)});
         if (sets[i]->rows.count == 0)
             err = ty_fail(TY_INVALID_ARGUMENT, "no image can be read; the first: %s",
                           sets[i]->first_bad);
@@ -132,7 +135,8 @@ static ty_err data_load(struct run *r)
         return images_load(r);
     ty_err err = train_data_measure(r->model, o->train_paths, o->train_count, r->team);
     if (err == TY_OK)
-        err = train_data_load(r->model, o->train_paths, o->train_count, r->team, &r->train);
+        err =
+            train_data_load(r->model, o->train_paths, o->train_count, r->team, &r->room, &r->train);
     if (err != TY_OK)
         return err;
     data_say(r, &r->train, "train", began);
@@ -140,7 +144,7 @@ static ty_err data_load(struct run *r)
     if (!r->has_valid)
         return TY_OK;
     began = ty_boot_ns();
-    err = train_data_load(r->model, o->eval_paths, o->eval_count, r->team, &r->valid);
+    err = train_data_load(r->model, o->eval_paths, o->eval_count, r->team, &r->room, &r->valid);
     if (err == TY_OK)
         data_say(r, &r->valid, "evaluate", began);
     return err;
@@ -152,9 +156,7 @@ static uint64_t run_id(const struct run *r, uint64_t seed)
 {
     const struct nn_model *m = r->model;
     uint64_t id = fingerprint_cat64(fingerprint64(m->text), seed);
-    id = fingerprint_cat64(
-        id, fingerprint64((ty_str){(const char *)r->train.rows.labels,
-                                   r->train.rows.count * m->head_count * sizeof(float)}));
+    id = fingerprint_cat64(id, r->train.id);
     for (size_t i = 0; i < m->parameter_count; i++)
         id =
             fingerprint_cat64(id, fingerprint64((ty_str){(const char *)m->parameters[i].numbers,
