@@ -10,7 +10,8 @@
 enum { EVAL_ROWS = 4096, EVAL_FLOATS = 1 << 24 };
 
 struct run {
-    const struct train_options *options;
+    const struct train_options *options; /* paths are of this machine */
+    const char *output_name;             /* as the caller wrote it: gs://..., perhaps */
     struct ty_arena arena;
     struct nn_model *model;
     struct tensor_team *team;
@@ -427,7 +428,8 @@ static ty_err export(struct run *r, struct train_result *result)
     if (err == TY_OK)
         err = train_export(r->net, result->export_dir);
     if (err == TY_OK && !r->options->quiet)
-        printf("The model is in %s\n", result->export_dir);
+        printf("The model is in %s%sexport/savedmodel/%s\n", r->output_name,
+               ty_str_ends(ty_str_of(r->output_name), TY_STR("/")) ? "" : "/", stamp);
     return err;
 }
 
@@ -463,17 +465,41 @@ static ty_err run_all(struct run *r, struct train_result *result)
     return err;
 }
 
-ty_err train_run(const struct train_options *o, struct train_result *ret_result)
+/* The options with paths of this machine in place of gs:// names. */
+static ty_err options_local(struct ty_arena *a, const struct train_options *from,
+                            struct train_options *to)
 {
-    struct run r = {.options = o, .curves = {{-1, -1}}};
+    ty_err err = TY_OK;
+    *to = *from;
+    for (size_t i = 0; i < to->train_count && err == TY_OK; i++)
+        err = train_path(a, from->train_paths[i], &to->train_paths[i]);
+    for (size_t i = 0; i < to->eval_count && err == TY_OK; i++)
+        err = train_path(a, from->eval_paths[i], &to->eval_paths[i]);
+    if (err == TY_OK && from->output_dir)
+        err = train_path(a, from->output_dir, &to->output_dir);
+    if (err == TY_OK && from->init_from)
+        err = train_path(a, from->init_from, &to->init_from);
+    if (err == TY_OK && from->model)
+        err = train_path(a, from->model, &to->model);
+    return err;
+}
+
+ty_err train_run(const struct train_options *options, struct train_result *ret_result)
+{
+    struct run r = {.curves = {{-1, -1}}};
     struct train_result result = {0};
     struct sigaction before[2];
-    if (o->train_count == 0)
-        return ty_fail(TY_INVALID_ARGUMENT, "--train_data_path is needed: files to train on");
+    struct train_options *o = ty_new(&r.arena, struct train_options);
+    r.options = o;
+    r.output_name = options->output_dir;
     signals_set(before);
     nn_flush_denormals();
+    ty_err err = options_local(&r.arena, options, o);
+    if (err == TY_OK && o->train_count == 0)
+        err = ty_fail(TY_INVALID_ARGUMENT, "--train_data_path is needed: files to train on");
     r.team = tensor_team_new(o->threads);
-    ty_err err = run_all(&r, &result);
+    if (err == TY_OK)
+        err = run_all(&r, &result);
     curves_close(&r.curves);
     report_clear(&r.report);
     train_feed_free(r.feed);

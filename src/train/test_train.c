@@ -352,6 +352,31 @@ static void data_header_finds_columns(void **state)
     place_clear(&p);
 }
 
+static struct nn_model *records_model(struct place *p)
+{
+    struct nn_model *m;
+    char *text = ty_format(&p->arena, "%.*s\n  format: tfrecord\n  columns:%s",
+                           (int)(strstr(MODEL, "\n  columns:") - MODEL), MODEL,
+                           strstr(MODEL, "\n  columns:") + strlen("\n  columns:"));
+    assert_ok(nn_model_parse(&p->arena, "toy", ty_str_of(text), NULL, 0, &m));
+    return m;
+}
+
+/* A record of y and x, and of the id if it is to have one. */
+static void record_write(struct ty_buf *file, float y, float x, int64_t id, bool has_id)
+{
+    struct ty_buf one;
+    struct example_feature features[] = {{TY_STR("y"), EXAMPLE_FLOAT, 1, 1, false},
+                                         {TY_STR("x"), EXAMPLE_FLOAT, 1, 1, false},
+                                         {TY_STR("id"), EXAMPLE_INT64, 1, 1, false}};
+    struct example_slot slots[] = {
+        {.floats = &y, .count = 1}, {.floats = &x, .count = 1}, {.ints = &id, .count = 1}};
+    ty_buf_init(&one, 1 << 16);
+    example_encode(&one, features, slots, has_id ? 3 : 2);
+    tfrecord_write(file, ty_buf_str(&one));
+    ty_buf_clear(&one);
+}
+
 static void data_records_are_read(void **state)
 {
     (void)state;
@@ -359,25 +384,12 @@ static void data_records_are_read(void **state)
     struct nn_model *m;
     struct train_data d;
     struct tensor_team *team = tensor_team_new(2);
-    struct ty_buf file, one;
+    struct ty_buf file;
     place_init(&p);
-    char *text = ty_format(&p.arena, "%.*s\n  format: tfrecord\n  columns:%s",
-                           (int)(strstr(MODEL, "\n  columns:") - MODEL), MODEL,
-                           strstr(MODEL, "\n  columns:") + strlen("\n  columns:"));
-    assert_ok(nn_model_parse(&p.arena, "toy", ty_str_of(text), NULL, 0, &m));
+    m = records_model(&p);
     ty_buf_init(&file, 1 << 16);
-    ty_buf_init(&one, 1 << 16);
-    for (int64_t i = 0; i < 3; i++) { /* the second lacks the id, which has a default */
-        float y = (float)i, x = 0.5f;
-        struct example_feature features[] = {{TY_STR("y"), EXAMPLE_FLOAT, 1, 1, false},
-                                             {TY_STR("x"), EXAMPLE_FLOAT, 1, 1, false},
-                                             {TY_STR("id"), EXAMPLE_INT64, 1, 1, false}};
-        struct example_slot slots[] = {
-            {.floats = &y, .count = 1}, {.floats = &x, .count = 1}, {.ints = &i, .count = 1}};
-        example_encode(&one, features, slots, i == 1 ? 2 : 3);
-        tfrecord_write(&file, ty_buf_str(&one));
-        ty_buf_clear(&one);
-    }
+    for (int64_t i = 0; i < 3; i++) /* the second lacks the id, which has a default */
+        record_write(&file, (float)i, 0.5f, i, i != 1);
     const char *path = ty_format(&p.arena, "%s/train.csv", p.dir);
     assert_ok(ty_file_replace(AT_FDCWD, path, ty_buf_str(&file), 0644));
     assert_ok(train_data_load(m, p.options.train_paths, 1, team, NULL, &d));
@@ -578,6 +590,72 @@ static void stream_has_every_row_once_a_pass(void **state)
     place_clear(&p);
 }
 
+/* A file of several pieces: any rows of it, read again, are those that were kept. */
+static void pieces_check(struct place *p, struct nn_model *m, size_t count)
+{
+    struct train_data kept, again;
+    _Atomic size_t room = 1;
+    struct tensor_team *team = tensor_team_new(2);
+    enum { SOME = 700 };
+    float floats[SOME], labels[SOME];
+    int32_t ids[SOME];
+    struct nn_rows some = {.floats_each = 1, .ids_each = 1};
+    some.floats = floats;
+    some.ids = ids;
+    some.labels = labels;
+    m->training.shuffle_window = 64;
+    assert_ok(train_data_load(m, p->options.train_paths, 1, team, NULL, &kept));
+    assert_ok(train_data_load(m, p->options.train_paths, 1, team, &room, &again));
+    assert_null(kept.source);
+    assert_non_null(again.source);
+    assert_int_equal(kept.rows.count, count);
+    assert_int_equal(again.rows.count, count);
+    assert_true(kept.id == again.id);
+    for (size_t row = 0; row + SOME <= count; row += count / 9) {
+        assert_ok(train_source_read(again.source, row, SOME, &some, 0));
+        assert_memory_equal(floats, kept.rows.floats + row, sizeof floats);
+        assert_memory_equal(ids, kept.rows.ids + row, sizeof ids);
+        assert_memory_equal(labels, kept.rows.labels + row, sizeof labels);
+    }
+    train_data_clear(&kept);
+    train_data_clear(&again);
+    tensor_team_free(team);
+}
+
+static void stream_reads_pieces(void **state)
+{
+    (void)state;
+    struct place p;
+    struct nn_model *m;
+    struct ty_buf file;
+    enum { ROWS = 160000, RECORDS = 60000 };
+    place_init(&p);
+    const char *path = p.options.train_paths[0];
+    ty_buf_init(&file, 1 << 24);
+    for (int i = 0; i < ROWS; i++)
+        ty_buf_addf(&file, "%d.25,%d.5,%d\n", i, i % 1000, i % 50);
+    assert_ok(ty_file_replace(AT_FDCWD, path, ty_buf_str(&file), 0644));
+    assert_ok(nn_model_parse(&p.arena, "toy", ty_str_of(MODEL), NULL, 0, &m));
+    pieces_check(&p, m, ROWS);
+    ty_buf_clear(&file);
+    ty_buf_init(&file, 1 << 24);
+    for (int i = 0; i < RECORDS; i++)
+        record_write(&file, (float)i, (float)(i % 1000), i % 50, true);
+    assert_true(file.len > 2 << 20);
+    assert_ok(ty_file_replace(AT_FDCWD, path, ty_buf_str(&file), 0644));
+    m = records_model(&p);
+    pieces_check(&p, m, RECORDS);
+    file.ptr[file.len - 3] ^= 1; /* numbers of records are those of the file */
+    assert_ok(ty_file_replace(AT_FDCWD, path, ty_buf_str(&file), 0644));
+    struct train_data d;
+    struct tensor_team *team = tensor_team_new(2);
+    assert_err(TY_DATA_LOSS, train_data_load(m, p.options.train_paths, 1, team, NULL, &d));
+    assert_message("record 60000: record at byte");
+    tensor_team_free(team);
+    ty_buf_clear(&file);
+    place_clear(&p);
+}
+
 static void stream_tells_of_a_file_that_changed(void **state)
 {
     (void)state;
@@ -620,6 +698,7 @@ static const struct CMUnitTest tests[] = {
     TEST("order/windows_are_permutations", order_windows_are_permutations),
     TEST("stream/is_the_same_to_the_bit", stream_is_the_same_to_the_bit),
     TEST("stream/has_every_row_once_a_pass", stream_has_every_row_once_a_pass),
+    TEST("stream/reads_pieces", stream_reads_pieces),
     TEST("stream/tells_of_a_file_that_changed", stream_tells_of_a_file_that_changed),
 };
 TEST_MAIN("train", tests)

@@ -26,6 +26,9 @@
 /* A whole file, mapped; an empty one is an empty string. */
 TY_NODISCARD ty_err train_file_map(const char *path, ty_str *ret_text);
 void train_file_unmap(ty_str text);
+/* gs://BUCKET/NAME as the path of its file, or of the folder; anything else as it is. TY_NOT_FOUND:
+ * there is no such bucket. */
+TY_NODISCARD ty_err train_path(struct ty_arena *a, const char *name, const char **ret_path);
 /* The files of all patterns, sorted within each. A pattern that names none is TY_NOT_FOUND. */
 TY_NODISCARD ty_err train_files_find(struct ty_arena *a, const char *const *patterns, size_t count,
                                      const char ***ret_files, size_t *ret_count);
