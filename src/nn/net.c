@@ -293,6 +293,11 @@ const struct nn_model *nn_net_model(const struct nn_net *n)
     return n->model;
 }
 
+struct tensor_team *nn_net_team(const struct nn_net *n)
+{
+    return n->team;
+}
+
 /* ---- running ---- */
 
 static bool is_barrier(const struct nn_net *n, size_t layer)

@@ -270,6 +270,7 @@ TY_NODISCARD ty_err nn_net_new(const struct nn_model *m, size_t batch, size_t sh
 void nn_net_free(struct nn_net *n);
 size_t nn_net_params(const struct nn_net *n, struct nn_param **ret_params);
 const struct nn_model *nn_net_model(const struct nn_net *n);
+struct tensor_team *nn_net_team(const struct nn_net *n);
 /* The net's own until the next call. */
 struct nn_outputs {
     const float *logits;      /* (count, logits_each) */

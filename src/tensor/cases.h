@@ -15,6 +15,8 @@
     X("wide and deep h1, batch 128", 32, 64, 128)                                                  \
     X("mnist dense, batch 64", 16, 128, 1600)                                                      \
     X("flowers dense, batch 32", 8, 128, 30976)                                                    \
+    X("few rows", 7, 37, 4001)                                                                     \
+    X("few columns and rows", 1001, 75, 14)                                                        \
     X("one", 1, 1, 1)                                                                              \
     X("odd", 7, 17, 5)                                                                             \
     X("odd and deep", 13, 33, 301)                                                                 \

@@ -22,6 +22,21 @@ TENSOR_BODY void tensor_relu_backward_body(float *restrict dy, const float *rest
 }
 TENSOR_KERNEL(tensor_relu_backward, (float *dy, const float *y, size_t count), (dy, y, count))
 
+/* Both in one pass. */
+TENSOR_BODY void tensor_relu_backward_sum_body(float *restrict dy, const float *restrict y,
+                                               size_t rows, size_t n, float *restrict sum)
+{
+    for (size_t j = 0; j < n; j++)
+        sum[j] = 0;
+    for (size_t i = 0; i < rows; i++, y += n, dy += n)
+        for (size_t j = 0; j < n; j++) {
+            dy[j] = y[j] > 0 ? dy[j] : 0;
+            sum[j] += dy[j];
+        }
+}
+TENSOR_KERNEL(tensor_relu_backward_sum,
+              (float *dy, const float *y, size_t rows, size_t n, float *sum), (dy, y, rows, n, sum))
+
 TENSOR_BODY void tensor_row_sum_body(const float *restrict x, size_t rows, size_t n,
                                      float *restrict sum)
 {

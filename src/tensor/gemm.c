@@ -3,7 +3,9 @@
  * Small ones (the layers of a tabular model) read their matrices where they are: packing would cost
  * as much as the arithmetic. Large ones go block by block: K_BLOCK x N_BLOCK of b packed into
  * panels that stay in the second cache, M_BLOCK rows of a packed so that a tile reads them in
- * sequence. Only b of a small product whose columns are not side by side is packed always. */
+ * sequence. Only b of a small product whose columns are not side by side is packed always. A large
+ * matrix that meets only a few rows (a wide layer and a shard of a batch) is read once, where it
+ * is: nothing would be gained by packing it. */
 #include "tensor/tensor_int.h"
 
 enum {
@@ -11,6 +13,7 @@ enum {
     M_BLOCK = 96,                  /* a multiple of TILE_ROWS; 96 KB of a */
     N_BLOCK = 512,                 /* 512 KB of b */
     SMALL_PRODUCTS = 96 * 96 * 96, /* below: no blocks */
+    FEW = 16,                      /* rows of one of the matrices */
 };
 
 static size_t least(size_t a, size_t b)
@@ -23,10 +26,18 @@ static bool is_small(size_t m, size_t n, size_t k)
     return m * n * k <= SMALL_PRODUCTS;
 }
 
+/* a or b has few rows, and the other is not small. */
+static bool is_thin(size_t m, size_t k, enum tensor_order b_order)
+{
+    return m <= FEW || (k <= FEW && b_order == TENSOR_PLAIN);
+}
+
 size_t tensor_gemm_scratch(size_t m, size_t n, size_t k, enum tensor_order b_order)
 {
     if (is_small(m, n, k))
         return b_order == TENSOR_PLAIN ? 0 : panels_size(k, n);
+    if (is_thin(m, k, b_order))
+        return b_order == TENSOR_PLAIN ? 0 : panels_size(k, m) + n * m;
     return panels_size(K_BLOCK, N_BLOCK) + M_BLOCK * K_BLOCK;
 }
 
@@ -91,11 +102,51 @@ static void pack_a(const float *a, size_t row, size_t column, size_t rows, size_
     }
 }
 
+/* Few rows of a: b's rows in blocks that stay near while a's tiles pass over them. Few rows of b:
+ * it is near anyway; c is written from top to bottom. */
+static void gemm_thin(size_t m, size_t n, size_t k, struct tensor_matrix a, struct tensor_matrix b,
+                      float *c, size_t c_stride, bool add)
+{
+    if (m <= FEW) {
+        for (size_t p = 0; p < k; p += K_BLOCK)
+            tiles(m, n, least(k - p, K_BLOCK), a.data + p * column_stride(a),
+                  row_stride(a) * TILE_ROWS, row_stride(a), column_stride(a), b.data + p * b.stride,
+                  b.stride, c, c_stride, add || p > 0);
+        return;
+    }
+    for (size_t i = 0; i < m; i += TILE_ROWS)
+        tiles(least(m - i, TILE_ROWS), n, k, a.data + i * row_stride(a), 0, row_stride(a),
+              column_stride(a), b.data, b.stride, c + i * c_stride, c_stride, add);
+}
+
+/* Few rows of a, and b stored by its columns: c turned is b turned times a turned, whose rows are
+ * those of b as it lies. */
+static void gemm_thin_turned(size_t m, size_t n, size_t k, struct tensor_matrix a,
+                             struct tensor_matrix b, float *c, size_t c_stride, bool add,
+                             float *scratch)
+{
+    float *turned = scratch + panels_size(k, m); /* (n, m) */
+    panels_pack(a.data, column_stride(a), row_stride(a), k, m, scratch);
+    for (size_t i = 0; i < n; i += TILE_ROWS)
+        tiles(least(n - i, TILE_ROWS), m, k, b.data + i * b.stride, 0, b.stride, 1, scratch, 0,
+              turned + i * m, m, false);
+    for (size_t i = 0; i < m; i++, c += c_stride)
+        for (size_t j = 0; j < n; j++)
+            c[j] = add ? c[j] + turned[j * m + i] : turned[j * m + i];
+}
+
 void tensor_gemm(size_t m, size_t n, size_t k, struct tensor_matrix a, struct tensor_matrix b,
                  float *c, size_t c_stride, bool add, float *scratch)
 {
     if (is_small(m, n, k)) {
         gemm_small(m, n, k, a, b, c, c_stride, add, scratch);
+        return;
+    }
+    if (is_thin(m, k, b.order)) {
+        if (b.order == TENSOR_PLAIN)
+            gemm_thin(m, n, k, a, b, c, c_stride, add);
+        else
+            gemm_thin_turned(m, n, k, a, b, c, c_stride, add, scratch);
         return;
     }
     float *panels = scratch, *packed = scratch + panels_size(K_BLOCK, N_BLOCK);

@@ -112,6 +112,8 @@ void tensor_mean_pool_backward(const struct tensor_pool *p, const float *dy, flo
 void tensor_bias(float *y, const float *bias, size_t rows, size_t n, bool relu);
 /* dy to 0 where y is not above 0 */
 void tensor_relu_backward(float *dy, const float *y, size_t count);
+/* dy (rows, n) to 0 where y is not above 0, then sum (n) = the sum over its rows */
+void tensor_relu_backward_sum(float *dy, const float *y, size_t rows, size_t n, float *sum);
 /* sum (n) = the sum over rows of x (rows, n), in a fixed order */
 void tensor_row_sum(const float *x, size_t rows, size_t n, float *sum);
 /* y (rows, n) = x (rows, k) w (k, n), summed in double: for a few inputs of very different sizes,

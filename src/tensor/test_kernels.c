@@ -172,6 +172,10 @@ static void element_kernels(void **state)
     tensor_row_sum(dy, 3, 2, sum);
     near((double)sum[0], 3, 0);
     near((double)sum[1], 1, 0);
+    float both[6] = {1, 1, 1, 1, 1, 1}, sums[2];
+    tensor_relu_backward_sum(both, y, 3, 2, sums);
+    assert_memory_equal(both, dy, sizeof dy);
+    assert_memory_equal(sums, sum, sizeof sum);
     float rows[4] = {1, 1, 1000, 0};
     tensor_softmax(rows, 2, 2);
     near((double)rows[0], 0.5, 1e-7);

@@ -332,10 +332,50 @@ static void clip(struct train_optimizer *o, float most)
     }
 }
 
-static void decay(const struct nn_optimizer *k, const struct nn_param *p, float lr)
+static void decay(const struct nn_optimizer *k, float *w, size_t count, float lr)
 {
-    for (size_t i = 0; i < p->count; i++)
-        p->data[i] -= p->data[i] * k->weight_decay * lr;
+    for (size_t i = 0; i < count; i++)
+        w[i] -= w[i] * k->weight_decay * lr;
+}
+
+/* One plain parameter, cut into `parts` for the team; each element has its own step. */
+struct plain_step {
+    const struct train_optimizer *o;
+    size_t param;
+    int parts;
+    const struct rate *rate;
+};
+
+static void plain_run(void *arg, int index)
+{
+    const struct plain_step *s = arg;
+    const struct nn_param *p = &s->o->params[s->param];
+    const struct nn_optimizer *k = s->o->settings[p->wide];
+    float *slots[TRAIN_SLOTS];
+    size_t from = p->count * (size_t)index / (size_t)s->parts;
+    size_t count = p->count * ((size_t)index + 1) / (size_t)s->parts - from;
+    for (size_t i = 0; i < TRAIN_SLOTS; i++) {
+        float *all = s->o->states[s->param].slots[i];
+        slots[i] = all ? all + from : NULL;
+    }
+    nn_flush_denormals();
+    if (k->weight_decay > 0)
+        decay(k, p->data + from, count, s->rate->plain);
+    s->o->kinds[p->wide]->step(k, p->data + from, slots, p->grad + from, count, s->rate);
+}
+
+/* Small ones are done before another thread would wake up. */
+static void plain_step(const struct train_optimizer *o, size_t param, const struct rate *rate)
+{
+    enum { ALONE_FLOATS = 1 << 16 };
+    struct tensor_team *team = nn_net_team(o->net);
+    struct plain_step s = {o, param, 1, rate};
+    if (o->params[param].count >= ALONE_FLOATS)
+        s.parts = tensor_team_threads(team);
+    if (s.parts == 1)
+        plain_run(&s, 0);
+    else
+        tensor_team_run(team, plain_run, &s, s.parts);
 }
 
 void train_optimizer_step(struct train_optimizer *o, float scale)
@@ -351,15 +391,9 @@ void train_optimizer_step(struct train_optimizer *o, float scale)
         clip(o, most);
     for (size_t i = 0; i < o->param_count; i++) {
         const struct nn_param *p = &o->params[i];
-        const struct nn_optimizer *k = o->settings[p->wide];
-        if (p->frozen)
-            continue;
-        if (p->table) {
+        if (p->table && !p->frozen)
             table_step(o, i, &rates[p->wide]);
-            continue;
-        }
-        if (k->weight_decay > 0)
-            decay(k, p, rates[p->wide].plain);
-        o->kinds[p->wide]->step(k, p->data, o->states[i].slots, p->grad, p->count, &rates[p->wide]);
+        else if (!p->frozen)
+            plain_step(o, i, &rates[p->wide]);
     }
 }
