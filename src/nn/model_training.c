@@ -112,6 +112,7 @@ static ty_err sizes_read(struct nn_reader *r, const json_t *training, struct nn_
                    {"examples", 0, (int64_t)1 << 50, &t->examples},
                    {"seed", 0, (int64_t)1 << 52, &t->seed},
                    {"shards", 1, NN_MAX_SHARDS, &t->shards},
+                   {"shuffle_window", 0, INT32_MAX, &t->shuffle_window},
                    {"keep_checkpoints", 0, 1000, &t->keep_checkpoints},
                    {"patience", 0, 1 << 20, &t->patience},
                    {"plateau", 0, 1 << 20, &t->plateau}};
@@ -132,12 +133,12 @@ static ty_err sizes_read(struct nn_reader *r, const json_t *training, struct nn_
 
 ty_err nn_read_training(struct nn_reader *r, const json_t *training)
 {
-    static const char *const keys[] = {"optimizer", "wide_optimizer",   "batch_size",
-                                       "epochs",    "examples",         "steps",
-                                       "seed",      "shards",           "shuffle",
-                                       "bad_rows",  "keep_checkpoints", "keep_best",
-                                       "patience",  "plateau",          "plateau_factor",
-                                       "clip_norm", "metrics",          NULL};
+    static const char *const keys[] = {
+        "optimizer", "wide_optimizer", "batch_size", "epochs",
+        "examples",  "steps",          "seed",       "shards",
+        "shuffle",   "shuffle_window", "bad_rows",   "keep_checkpoints",
+        "keep_best", "patience",       "plateau",    "plateau_factor",
+        "clip_norm", "metrics",        NULL};
     static const char *const bad_rows[] = {"error", "skip", NULL};
     struct nn_training *t = &r->model->training;
     int bad = 0;

@@ -224,6 +224,9 @@ int train_command(int argc, char **argv)
         status = USAGE;
         goto out;
     }
+    const char *model_dir = getenv("AIP_MODEL_DIR"); /* of a job that says where its outputs go */
+    if (o->output_dir == NULL && model_dir && model_dir[0])
+        o->output_dir = model_dir;
     err = train_run(o, &result);
     if (err != TY_OK)
         status = say("train", err);

@@ -1,12 +1,15 @@
-/* data.c -- CSV or TFRecord files into rows of features, once, on all threads.
+/* data.c -- CSV or TFRecord files into rows of features, on all threads.
  *
- * Files are mapped; CSV is cut into pieces at row ends, a TFRecord file is one piece. A piece is
- * parsed block by block: columns of a block, then its features, which are all that is kept (a few
- * numbers for a row of a hundred characters). Pieces are put together in the order of the files,
- * whatever thread read them. */
+ * Files are mapped and cut into pieces at the ends of rows or records; a file that gzip packed is
+ * one piece. A piece is parsed block by block: columns of a block, then its features, which are all
+ * that is kept (a few numbers for a row of a hundred characters). Pieces are put together in the
+ * order of the files, whatever thread read them.
+ *
+ * If that takes more memory than there is room for, only the number of rows of each piece is kept,
+ * and the pieces are read again when their rows are wanted (feed_stream.c). */
 #include "train/train_int.h"
 
-enum { PIECE_BYTES = 4 << 20, INFLATE_STEP = 1 << 20 };
+enum { PIECE_BYTES = 1 << 20, INFLATE_STEP = 1 << 20 };
 #define MOST_INFLATED ((size_t)1 << 34)
 
 struct piece {
@@ -22,6 +25,11 @@ struct piece {
     float *floats, *labels;
     int32_t *ids;
     size_t count, cap, bad_rows;
+    size_t before;        /* records of the file before this piece */
+    size_t first;         /* row: those of the pieces before */
+    uint64_t labels_id;   /* a fingerprint of the labels */
+    _Atomic size_t *room; /* rows are dropped if there is not enough; NULL: they are kept */
+    bool dropped;
     ty_err err;
     char message[512];
 };
@@ -205,13 +213,13 @@ static void record_bad(struct piece *p, size_t number)
 static ty_err records_read(struct piece *p, ty_str text, struct ty_arena *a)
 {
     const struct nn_model *m = p->model;
-    struct tfrecord_reader file = {.file = text};
+    struct tfrecord_reader file = {.file = text, .offset = p->from};
     struct record_reader r = {0};
     struct nn_scratch *s = nn_scratch_new(a, m);
     size_t bad;
     ty_str record;
     ty_err err = record_reader_init(&r, a, m);
-    for (size_t number = 1; err == TY_OK; number++) {
+    for (size_t number = p->before + 1; err == TY_OK; number++) {
         bool more = true;
         err = tfrecord_read(&file, &record);
         if (err == TY_OUT_OF_RANGE)
@@ -257,22 +265,38 @@ static ty_err records_inflate(struct piece *p, struct ty_arena *a)
     return err;
 }
 
+static void piece_drop(struct piece *p)
+{
+    free(p->floats);
+    free(p->ids);
+    free(p->labels);
+    p->floats = p->labels = NULL;
+    p->ids = NULL;
+    p->cap = 0;
+}
+
 static void piece_run(void *arg, int index)
 {
     struct piece *p = &((struct piece *)arg)[index];
     struct ty_arena a = {0};
+    p->count = p->bad_rows = 0;
     if (!p->model->records)
         p->err = piece_read(p, &a);
     else if (inflater_wanted(p->text))
         p->err = records_inflate(p, &a);
     else
-        p->err = records_read(p, p->text, &a);
+        p->err = records_read(p, (ty_str){p->text.ptr, p->to}, &a);
     ty_arena_clear(&a);
+    p->labels_id = fingerprint64((ty_str){
+        (const char *)p->labels, p->labels ? p->count * p->model->head_count * sizeof(float) : 0});
+    p->dropped = p->room && !train_room_take(p->room, p->count * train_row_bytes(p->model));
+    if (p->dropped)
+        piece_drop(p);
 }
 
 /* ---- all of them ---- */
 
-struct loader {
+struct train_source {
     const struct nn_model *model;
     struct ty_arena arena;
     ty_str *texts;
@@ -282,7 +306,8 @@ struct loader {
 };
 
 /* The columns of a file with a header: those of the model, where it has them. */
-static ty_err header_read(struct loader *l, const char *path, ty_str text, struct piece *proto)
+static ty_err header_read(struct train_source *l, const char *path, ty_str text,
+                          struct piece *proto)
 {
     const struct nn_model *m = l->model;
     ty_str *header;
@@ -315,7 +340,31 @@ static ty_err header_read(struct loader *l, const char *path, ty_str text, struc
     return TY_OK;
 }
 
-static ty_err file_cut(struct loader *l, const char *path, ty_str text)
+/* Where pieces of records begin: after so many bytes, at a record whose length is sound. What
+ * follows a torn one is left to the reader. */
+static size_t records_split(ty_str text, size_t most, size_t *starts, size_t *befores)
+{
+    enum { LENGTH_BYTES = 8, HEADER_BYTES = 12, FRAME_BYTES = 16 };
+    size_t parts = 1, at = 0, records = 0;
+    if (inflater_wanted(text))
+        most = 1;
+    while (parts < most && text.len - at >= FRAME_BYTES) {
+        uint64_t n = wire_load_le64(text.ptr + at);
+        uint32_t crc = wire_crc32c_mask(wire_crc32c(0, text.ptr + at, LENGTH_BYTES));
+        if (n > text.len - at - FRAME_BYTES || crc != wire_load_le32(text.ptr + at + LENGTH_BYTES))
+            break;
+        at += FRAME_BYTES + n;
+        records++;
+        if (at - starts[parts - 1] < PIECE_BYTES || at == text.len)
+            continue;
+        starts[parts] = at;
+        befores[parts++] = records;
+    }
+    starts[parts] = text.len;
+    return parts;
+}
+
+static ty_err file_cut(struct train_source *l, const char *path, ty_str text)
 {
     const struct nn_model *m = l->model;
     struct piece proto = {.model = m,
@@ -330,10 +379,11 @@ static ty_err file_cut(struct loader *l, const char *path, ty_str text)
             return err;
     }
     ty_str body = ty_str_drop(text, proto.from);
-    size_t parts = m->records ? 1 : body.len / PIECE_BYTES + 1;
+    size_t parts = body.len / PIECE_BYTES + 1;
     size_t *starts = ty_new_array(&l->arena, size_t, parts + 1);
+    size_t *befores = ty_new_array(&l->arena, size_t, parts + 1);
     if (m->records)
-        starts[1] = body.len;
+        parts = records_split(body, parts, starts, befores);
     else
         csv_split(body, parts, starts);
     if (l->piece_count + parts > l->piece_cap) {
@@ -349,47 +399,107 @@ static ty_err file_cut(struct loader *l, const char *path, ty_str text)
         *p = proto;
         p->from = proto.from + starts[i];
         p->to = proto.from + starts[i + 1];
+        p->before = befores[i];
     }
     return TY_OK;
 }
 
-static ty_err pieces_join(struct loader *l, struct train_data *d)
+/* What the pieces have in all; false, in *ret_kept, if the rows of one were dropped. */
+static ty_err pieces_sum(struct train_source *l, struct train_data *d, bool *ret_kept)
 {
-    const struct nn_model *m = l->model;
     size_t count = 0;
+    *ret_kept = true;
     for (size_t i = 0; i < l->piece_count; i++) {
-        const struct piece *p = &l->pieces[i];
+        struct piece *p = &l->pieces[i];
         if (p->err != TY_OK)
             return ty_fail(p->err, "%s", p->message);
         if (p->bad_rows > 0 && d->bad_rows == 0)
             snprintf(d->first_bad, sizeof d->first_bad, "%s", p->message);
         d->bad_rows += p->bad_rows;
+        p->first = count;
         count += p->count;
+        d->id = fingerprint_cat64(d->id, p->labels_id);
+        *ret_kept &= !p->dropped;
     }
     if (count > UINT32_MAX)
         return ty_fail(TY_INVALID_ARGUMENT, "%zu rows; at most %u are possible", count, UINT32_MAX);
+    d->rows.count = count;
+    return TY_OK;
+}
+
+/* Rows [from, from + count) of a piece to place `at`. */
+static void rows_copy(const struct piece *p, size_t from, size_t count, struct nn_rows *to,
+                      size_t at)
+{
+    const struct nn_model *m = p->model;
+    size_t floats = m->slots_float, ids = m->slots_id, heads = m->head_count;
+    if (count == 0)
+        return;
+    memcpy(to->floats + at * floats, p->floats + from * floats,
+           count * floats * sizeof *to->floats);
+    memcpy(to->ids + at * ids, p->ids + from * ids, count * ids * sizeof *to->ids);
+    memcpy(to->labels + at * heads, p->labels + from * heads, count * heads * sizeof *to->labels);
+}
+
+static void pieces_join(struct train_source *l, struct train_data *d)
+{
+    const struct nn_model *m = l->model;
     struct nn_rows *r = &d->rows;
+    size_t count = r->count;
     *r = (struct nn_rows){.count = count, .floats_each = m->slots_float, .ids_each = m->slots_id};
     r->floats = malloc((count * m->slots_float + 1) * sizeof *r->floats);
     r->ids = malloc((count * m->slots_id + 1) * sizeof *r->ids);
     r->labels = malloc((count * m->head_count + 1) * sizeof *r->labels);
     ty_assert(r->floats && r->ids && r->labels);
-    for (size_t i = 0, at = 0; i < l->piece_count; i++) {
-        const struct piece *p = &l->pieces[i];
-        if (p->count == 0)
-            continue;
-        memcpy(r->floats + at * m->slots_float, p->floats,
-               p->count * m->slots_float * sizeof *r->floats);
-        memcpy(r->ids + at * m->slots_id, p->ids, p->count * m->slots_id * sizeof *r->ids);
-        memcpy(r->labels + at * m->head_count, p->labels,
-               p->count * m->head_count * sizeof *r->labels);
-        at += p->count;
+    for (size_t i = 0; i < l->piece_count; i++) { /* pages are used as others are given back */
+        rows_copy(&l->pieces[i], 0, l->pieces[i].count, r, l->pieces[i].first);
+        piece_drop(&l->pieces[i]);
     }
-    return TY_OK;
+}
+
+/* ---- rows that are not kept ---- */
+
+static size_t piece_of(const struct train_source *l, size_t row)
+{
+    size_t low = 0, high = l->piece_count;
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (l->pieces[middle].first <= row)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+ty_err train_source_read(struct train_source *s, size_t row, size_t count, struct nn_rows *to,
+                         size_t at)
+{
+    ty_err err = TY_OK;
+    for (size_t i = piece_of(s, row); count > 0 && err == TY_OK; i++) {
+        struct piece p = s->pieces[i];
+        size_t known = p.count, from = row - p.first;
+        size_t n = known - from < count ? known - from : count;
+        if (n == 0)
+            continue;
+        p.room = NULL;
+        piece_run(&p, 0);
+        if (p.err != TY_OK)
+            err = ty_fail(p.err, "%s", p.message);
+        else if (p.count != known || p.labels_id != s->pieces[i].labels_id)
+            err = ty_fail(TY_ABORTED, "'%s' was changed while it was trained on", p.path);
+        else
+            rows_copy(&p, from, n, to, at);
+        piece_drop(&p);
+        row += n;
+        at += n;
+        count -= n;
+    }
+    return err;
 }
 
 /* Map the files and cut them into pieces. */
-static ty_err loader_open(struct loader *l, const char *const *patterns, size_t count,
+static ty_err loader_open(struct train_source *l, const char *const *patterns, size_t count,
                           size_t *ret_files, size_t *ret_bytes)
 {
     const char **files = NULL;
@@ -408,27 +518,50 @@ static ty_err loader_open(struct loader *l, const char *const *patterns, size_t 
     return err;
 }
 
-static void loader_close(struct loader *l)
+static void loader_close(struct train_source *l)
 {
-    for (size_t i = 0; i < l->piece_count; i++) {
-        free(l->pieces[i].floats);
-        free(l->pieces[i].ids);
-        free(l->pieces[i].labels);
-    }
+    for (size_t i = 0; i < l->piece_count; i++)
+        piece_drop(&l->pieces[i]);
     for (size_t i = 0; i < l->file_count; i++)
         train_file_unmap(l->texts[i]);
     ty_arena_clear(&l->arena);
 }
 
-ty_err train_data_load(const struct nn_model *m, const char *const *patterns, size_t count,
-                       struct tensor_team *team, struct train_data *ret_data)
+/* Rows stay in memory, or the files stay open. Two windows are in memory anyway. */
+static void rows_or_source(struct train_source *l, struct train_data *d, bool kept)
 {
-    struct loader l = {.model = m};
+    if (kept) {
+        pieces_join(l, d);
+        return;
+    }
+    d->source = calloc(1, sizeof *d->source);
+    ty_assert(d->source);
+    for (size_t i = 0; i < l->piece_count; i++)
+        piece_drop(&l->pieces[i]);
+    *d->source = *l;
+    *l = (struct train_source){0};
+}
+
+ty_err train_data_load(const struct nn_model *m, const char *const *patterns, size_t count,
+                       struct tensor_team *team, _Atomic size_t *room, struct train_data *ret_data)
+{
+    struct train_source l = {.model = m};
     struct train_data d = {0};
+    size_t least = 2 * train_window_rows(m) * train_row_bytes(m), given = room ? *room : SIZE_MAX;
+    _Atomic size_t left = given > least ? given : least;
+    bool kept = true;
     ty_err err = loader_open(&l, patterns, count, &d.files, &d.bytes);
     if (err == TY_OK) {
+        for (size_t i = 0; i < l.piece_count; i++)
+            l.pieces[i].room = &left;
         tensor_team_run(team, piece_run, l.pieces, (int)l.piece_count);
-        err = pieces_join(&l, &d);
+        err = pieces_sum(&l, &d, &kept);
+    }
+    if (err == TY_OK) {
+        rows_or_source(&l, &d, kept);
+        size_t used = kept ? d.rows.count * train_row_bytes(m) : least;
+        if (room)
+            *room = given > used ? given - used : 0;
     }
     if (err == TY_OK && d.rows.count == 0)
         err = ty_fail(TY_INVALID_ARGUMENT, "'%s' has no rows%s%s", patterns[0],
@@ -444,7 +577,7 @@ ty_err train_data_load(const struct nn_model *m, const char *const *patterns, si
 /* ---- measuring ---- */
 
 /* Sums are by piece and pieces are cut by size, so threads do not change them. */
-static ty_err measure_pass(struct nn_model *m, struct loader *l, struct tensor_team *team)
+static ty_err measure_pass(struct nn_model *m, struct train_source *l, struct tensor_team *team)
 {
     struct nn_measure *all = ty_new_array(&l->arena, struct nn_measure, m->value_count);
     for (size_t i = 0; i < l->piece_count; i++)
@@ -469,7 +602,7 @@ ty_err train_data_measure(struct nn_model *m, const char *const *patterns, size_
 {
     ty_err err = TY_OK;
     while (err == TY_OK && nn_measure_needed(m)) {
-        struct loader l = {.model = m};
+        struct train_source l = {.model = m};
         size_t files, bytes = 0;
         err = loader_open(&l, patterns, count, &files, &bytes);
         if (err == TY_OK)
@@ -485,6 +618,8 @@ void train_data_clear(struct train_data *d)
     free(d->rows.ids);
     free(d->rows.labels);
     train_pictures_free(d->pictures);
-    d->rows = (struct nn_rows){0};
-    d->pictures = NULL;
+    if (d->source)
+        loader_close(d->source);
+    free(d->source);
+    *d = (struct train_data){0};
 }

@@ -1,5 +1,5 @@
 /* feed.c -- the examples of batch after batch, from wherever they are: rows in memory (here),
- * images (feed_pictures.c).
+ * images (feed_pictures.c), files that do not fit in memory (feed_stream.c).
  *
  * Which examples a batch has is a function of its number, so a run that goes on from a checkpoint
  * sees what it would have seen. */
@@ -22,9 +22,12 @@ struct train_feed *train_feed_new(const struct nn_model *m, struct train_data *d
     *f = (struct train_feed){.model = m, .data = d, .batch = batch, .endless = endless};
     f->pick = calloc(batch, sizeof *f->pick);
     ty_assert(f->pick);
-    train_order_init(&f->order, d->rows.count, shuffle, seed);
+    train_order_init(&f->order, d->rows.count, d->pictures ? d->rows.count : train_window_rows(m),
+                     shuffle, seed);
     if (d->pictures)
         feed_pictures_init(f, threads);
+    else if (d->source)
+        feed_stream_init(f);
     else
         f->take = rows_take;
     return f;

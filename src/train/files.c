@@ -1,4 +1,7 @@
-/* files.c -- what the paths of a command line stand for, and their bytes. */
+/* files.c -- what the paths of a command line stand for, and their bytes.
+ *
+ * An object of a bucket is a plain file of this machine (wire_gs_path), so gs://BUCKET/NAME is read
+ * and written where it lies: below /gcs in a job, and else in the yard's data folder. */
 #include "train/train_int.h"
 
 #include <dirent.h>
@@ -36,6 +39,40 @@ void train_file_unmap(ty_str text)
         munmap((void *)text.ptr, text.len);
 }
 
+/* ---- gs:// ---- */
+
+static bool is_folder(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+ty_err train_path(struct ty_arena *a, const char *name, const char **ret_path)
+{
+    const char *data = getenv("TRAINYARD_DATA"), *home = getenv("HOME");
+    ty_str uri = ty_str_of(name), bucket, object;
+    if (!ty_str_starts(uri, TY_STR("gs://"))) {
+        *ret_path = name;
+        return TY_OK;
+    }
+    while (uri.len > 0 && uri.ptr[uri.len - 1] == '/')
+        uri.len--;
+    if (data == NULL || data[0] == '\0')
+        data = ty_format(a, "%s/.trainyard", home ? home : "");
+    const char *path = wire_gs_path(a, data, uri);
+    if (path == NULL || !wire_gs_parse(uri, &bucket, &object))
+        return ty_fail(TY_INVALID_ARGUMENT, "'%s' names no object that is a file", name);
+    if (is_folder(ty_format(a, "/gcs/" TY_STR_FMT, TY_STR_ARG(bucket))))
+        path =
+            ty_format(a, "/gcs/" TY_STR_FMT "/" TY_STR_FMT, TY_STR_ARG(bucket), TY_STR_ARG(object));
+    else if (!is_folder(ty_format(a, "%s/buckets/" TY_STR_FMT, data, TY_STR_ARG(bucket))))
+        return ty_fail(TY_NOT_FOUND,
+                       "'%s': there is no bucket '" TY_STR_FMT "' in '%s' (TRAINYARD_DATA)", name,
+                       TY_STR_ARG(bucket), data);
+    *ret_path = path;
+    return TY_OK;
+}
+
 /* ---- lists ---- */
 
 struct list {
@@ -67,10 +104,6 @@ ty_err train_files_find(struct ty_arena *a, const char *const *patterns, size_t 
     ty_err err = TY_OK;
     for (size_t i = 0; i < count && err == TY_OK; i++) {
         glob_t found = {0};
-        if (strncmp(patterns[i], "gs://", 5) == 0)
-            return ty_fail(TY_UNIMPLEMENTED,
-                           "'%s': buckets are read as folders here: use /gcs/BUCKET/...",
-                           patterns[i]);
         int status = glob(patterns[i], GLOB_BRACE | GLOB_TILDE, NULL, &found);
         if (status != 0 || found.gl_pathc == 0)
             err = ty_fail(TY_NOT_FOUND, "no file matches '%s'", patterns[i]);

@@ -10,7 +10,8 @@
 enum { EVAL_ROWS = 4096, EVAL_FLOATS = 1 << 24 };
 
 struct run {
-    const struct train_options *options;
+    const struct train_options *options; /* paths are of this machine */
+    const char *output_name;             /* as the caller wrote it: gs://..., perhaps */
     struct ty_arena arena;
     struct nn_model *model;
     struct tensor_team *team;
@@ -87,8 +88,9 @@ static void data_say(const struct run *r, const struct train_data *d, const char
     if (!r->options->quiet && d->pictures)
         printf("%zu images to %s, found in %.0f ms\n", d->rows.count, what, ms);
     else if (!r->options->quiet)
-        printf("%zu rows to %s, %zu files, %.1f MB read in %.0f ms\n", d->rows.count, what,
-               d->files, (double)d->bytes / 1e6, ms);
+        printf("%zu rows to %s, %zu files, %.1f MB read in %.0f ms%s\n", d->rows.count, what,
+               d->files, (double)d->bytes / 1e6, ms,
+               d->source ? "; more than fit in memory: read again in each pass" : "");
     if (d->bad_rows > 0)
         fprintf(stderr, "%zu bad %s were skipped; the first: %s\n", d->bad_rows,
                 d->pictures ? "images" : "rows", d->first_bad);
@@ -114,6 +116,8 @@ static ty_err images_load(struct run *r)
     for (size_t i = 0; i < (r->has_valid ? 2 : 1) && err == TY_OK; i++) {
         if (r->model->training.skip_bad_rows)
             train_pictures_check(sets[i], r->team);
+        sets[i]->id = fingerprint64(
+            (ty_str){(const char *)sets[i]->rows.labels, sets[i]->rows.count * sizeof(float)});
         if (sets[i]->rows.count == 0)
             err = ty_fail(TY_INVALID_ARGUMENT, "no image can be read; the first: %s",
                           sets[i]->first_bad);
@@ -132,7 +136,8 @@ static ty_err data_load(struct run *r)
         return images_load(r);
     ty_err err = train_data_measure(r->model, o->train_paths, o->train_count, r->team);
     if (err == TY_OK)
-        err = train_data_load(r->model, o->train_paths, o->train_count, r->team, &r->train);
+        err =
+            train_data_load(r->model, o->train_paths, o->train_count, r->team, &r->room, &r->train);
     if (err != TY_OK)
         return err;
     data_say(r, &r->train, "train", began);
@@ -140,7 +145,7 @@ static ty_err data_load(struct run *r)
     if (!r->has_valid)
         return TY_OK;
     began = ty_boot_ns();
-    err = train_data_load(r->model, o->eval_paths, o->eval_count, r->team, &r->valid);
+    err = train_data_load(r->model, o->eval_paths, o->eval_count, r->team, &r->room, &r->valid);
     if (err == TY_OK)
         data_say(r, &r->valid, "evaluate", began);
     return err;
@@ -152,9 +157,7 @@ static uint64_t run_id(const struct run *r, uint64_t seed)
 {
     const struct nn_model *m = r->model;
     uint64_t id = fingerprint_cat64(fingerprint64(m->text), seed);
-    id = fingerprint_cat64(
-        id, fingerprint64((ty_str){(const char *)r->train.rows.labels,
-                                   r->train.rows.count * m->head_count * sizeof(float)}));
+    id = fingerprint_cat64(id, r->train.id);
     for (size_t i = 0; i < m->parameter_count; i++)
         id =
             fingerprint_cat64(id, fingerprint64((ty_str){(const char *)m->parameters[i].numbers,
@@ -425,7 +428,8 @@ static ty_err export(struct run *r, struct train_result *result)
     if (err == TY_OK)
         err = train_export(r->net, result->export_dir);
     if (err == TY_OK && !r->options->quiet)
-        printf("The model is in %s\n", result->export_dir);
+        printf("The model is in %s%sexport/savedmodel/%s\n", r->output_name,
+               ty_str_ends(ty_str_of(r->output_name), TY_STR("/")) ? "" : "/", stamp);
     return err;
 }
 
@@ -461,17 +465,41 @@ static ty_err run_all(struct run *r, struct train_result *result)
     return err;
 }
 
-ty_err train_run(const struct train_options *o, struct train_result *ret_result)
+/* The options with paths of this machine in place of gs:// names. */
+static ty_err options_local(struct ty_arena *a, const struct train_options *from,
+                            struct train_options *to)
 {
-    struct run r = {.options = o, .curves = {{-1, -1}}};
+    ty_err err = TY_OK;
+    *to = *from;
+    for (size_t i = 0; i < to->train_count && err == TY_OK; i++)
+        err = train_path(a, from->train_paths[i], &to->train_paths[i]);
+    for (size_t i = 0; i < to->eval_count && err == TY_OK; i++)
+        err = train_path(a, from->eval_paths[i], &to->eval_paths[i]);
+    if (err == TY_OK && from->output_dir)
+        err = train_path(a, from->output_dir, &to->output_dir);
+    if (err == TY_OK && from->init_from)
+        err = train_path(a, from->init_from, &to->init_from);
+    if (err == TY_OK && from->model)
+        err = train_path(a, from->model, &to->model);
+    return err;
+}
+
+ty_err train_run(const struct train_options *options, struct train_result *ret_result)
+{
+    struct run r = {.curves = {{-1, -1}}};
     struct train_result result = {0};
     struct sigaction before[2];
-    if (o->train_count == 0)
-        return ty_fail(TY_INVALID_ARGUMENT, "--train_data_path is needed: files to train on");
+    struct train_options *o = ty_new(&r.arena, struct train_options);
+    r.options = o;
+    r.output_name = options->output_dir;
     signals_set(before);
     nn_flush_denormals();
+    ty_err err = options_local(&r.arena, options, o);
+    if (err == TY_OK && o->train_count == 0)
+        err = ty_fail(TY_INVALID_ARGUMENT, "--train_data_path is needed: files to train on");
     r.team = tensor_team_new(o->threads);
-    ty_err err = run_all(&r, &result);
+    if (err == TY_OK)
+        err = run_all(&r, &result);
     curves_close(&r.curves);
     report_clear(&r.report);
     train_feed_free(r.feed);

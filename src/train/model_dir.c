@@ -97,7 +97,9 @@ ty_err model_dir_open(struct model_dir *d, const char *dir, size_t batch, int th
     struct nn_param *params;
     size_t found = 0;
     *d = (struct model_dir){0};
-    ty_err err = source_read(d, dir);
+    ty_err err = train_path(&d->arena, dir, &dir);
+    if (err == TY_OK)
+        err = source_read(d, dir);
     if (err == TY_OK) {
         if (batch == 0)
             batch = train_rows_fit(d->model, 1);
@@ -163,7 +165,10 @@ ty_err train_show(const char *model_dir, struct ty_buf *b)
 {
     struct ty_arena a = {0};
     struct model_dir d;
-    ty_err err = signatures_print(&a, model_dir, b);
+    const char *path;
+    ty_err err = train_path(&a, model_dir, &path);
+    if (err == TY_OK)
+        err = signatures_print(&a, path, b);
     ty_arena_clear(&a);
     if (err != TY_OK)
         return err;

@@ -431,6 +431,7 @@ ty_err train_predict(const char *model_dir, const char *const *paths, size_t cou
                      int fd)
 {
     struct predictor p = {.fd = fd};
+    const char *path;
     ty_err err = model_dir_open(&p.dir, model_dir, 0, threads);
     if (err != TY_OK)
         return err;
@@ -444,12 +445,12 @@ ty_err train_predict(const char *model_dir, const char *const *paths, size_t cou
     for (size_t i = 0; i < count && err == TY_OK; i++) {
         const char **names = NULL;
         size_t found = 0;
-        if (m->images.height == 0) {
-            err = table_predict(&p, paths[i]);
-            continue;
-        }
-        err = images_list(&p.arena, paths[i], &names, &found);
-        if (err == TY_OK)
+        err = train_path(&p.arena, paths[i], &path);
+        if (err == TY_OK && m->images.height == 0)
+            err = table_predict(&p, path);
+        else if (err == TY_OK)
+            err = images_list(&p.arena, path, &names, &found);
+        if (err == TY_OK && found > 0)
             err = images_predict(&p, names, found);
     }
     ty_buf_clear(&p.out);

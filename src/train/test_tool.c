@@ -79,7 +79,7 @@ static void tool_init(struct tool *t, int argc, char **argv)
         images_init(t, argv[3]);
     } else {
         must(train_data_measure(t->model, paths, 1, t->team));
-        must(train_data_load(t->model, paths, 1, t->team, &t->data));
+        must(train_data_load(t->model, paths, 1, t->team, NULL, &t->data));
     }
     must(nn_net_new(t->model, (size_t)t->model->training.batch_size,
                     (size_t)t->model->training.shards, 1, t->team, &t->net));

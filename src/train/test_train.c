@@ -247,7 +247,7 @@ static void optimizer_deferred_is_exact(void **state)
         char *text = ty_format(&p.arena, "%.*stype: %s%s", (int)(at - MODEL), MODEL, kinds[k],
                                at + strlen("type: adam"));
         assert_ok(nn_model_parse(&p.arena, "toy", ty_str_of(text), NULL, 0, &m));
-        assert_ok(train_data_load(m, p.options.train_paths, 1, team, &d));
+        assert_ok(train_data_load(m, p.options.train_paths, 1, team, NULL, &d));
         for (int i = 0; i < 2; i++) {
             assert_ok(nn_net_new(m, 16, 4, 1, team, &nets[i]));
             assert_ok(train_optimizer_new(nets[i], 300, &o[i]));
@@ -320,7 +320,7 @@ static void data_bad_rows_are_skipped_and_counted(void **state)
     char *text = ty_format(&p.arena, "%.*s, bad_rows: skip}\n", (int)(sizeof MODEL - 3), MODEL);
     assert_ok(nn_model_parse(&p.arena, "toy", ty_str_of(text), NULL, 0, &m));
     write_text(&p, "train.csv", "1,2,3\n1,x,3\n2,2,99\n3,2,4\n4,2,-1\n5,2,5\n");
-    assert_ok(train_data_load(m, p.options.train_paths, 1, team, &d));
+    assert_ok(train_data_load(m, p.options.train_paths, 1, team, NULL, &d));
     assert_int_equal(d.rows.count, 3);
     assert_int_equal(d.bad_rows, 3);
     assert_true(d.rows.labels[1] == 3 && d.rows.ids[2] == 5 && d.rows.labels[2] == 5);
@@ -342,14 +342,39 @@ static void data_header_finds_columns(void **state)
                            strstr(MODEL, "\n  columns:") + strlen("\n  columns:"));
     assert_ok(nn_model_parse(&p.arena, "toy", ty_str_of(text), NULL, 0, &m));
     write_text(&p, "train.csv", "id,other,x,y\n7,abc,0.5,3\n");
-    assert_ok(train_data_load(m, p.options.train_paths, 1, team, &d));
+    assert_ok(train_data_load(m, p.options.train_paths, 1, team, NULL, &d));
     assert_true(d.rows.count == 1 && d.rows.ids[0] == 7 && d.rows.labels[0] == 3);
     train_data_clear(&d);
     write_text(&p, "train.csv", "id,other,y\n7,abc,3\n");
-    assert_err(TY_INVALID_ARGUMENT, train_data_load(m, p.options.train_paths, 1, team, &d));
+    assert_err(TY_INVALID_ARGUMENT, train_data_load(m, p.options.train_paths, 1, team, NULL, &d));
     assert_message("'x'");
     tensor_team_free(team);
     place_clear(&p);
+}
+
+static struct nn_model *records_model(struct place *p)
+{
+    struct nn_model *m;
+    char *text = ty_format(&p->arena, "%.*s\n  format: tfrecord\n  columns:%s",
+                           (int)(strstr(MODEL, "\n  columns:") - MODEL), MODEL,
+                           strstr(MODEL, "\n  columns:") + strlen("\n  columns:"));
+    assert_ok(nn_model_parse(&p->arena, "toy", ty_str_of(text), NULL, 0, &m));
+    return m;
+}
+
+/* A record of y and x, and of the id if it is to have one. */
+static void record_write(struct ty_buf *file, float y, float x, int64_t id, bool has_id)
+{
+    struct ty_buf one;
+    struct example_feature features[] = {{TY_STR("y"), EXAMPLE_FLOAT, 1, 1, false},
+                                         {TY_STR("x"), EXAMPLE_FLOAT, 1, 1, false},
+                                         {TY_STR("id"), EXAMPLE_INT64, 1, 1, false}};
+    struct example_slot slots[] = {
+        {.floats = &y, .count = 1}, {.floats = &x, .count = 1}, {.ints = &id, .count = 1}};
+    ty_buf_init(&one, 1 << 16);
+    example_encode(&one, features, slots, has_id ? 3 : 2);
+    tfrecord_write(file, ty_buf_str(&one));
+    ty_buf_clear(&one);
 }
 
 static void data_records_are_read(void **state)
@@ -359,43 +384,30 @@ static void data_records_are_read(void **state)
     struct nn_model *m;
     struct train_data d;
     struct tensor_team *team = tensor_team_new(2);
-    struct ty_buf file, one;
+    struct ty_buf file;
     place_init(&p);
-    char *text = ty_format(&p.arena, "%.*s\n  format: tfrecord\n  columns:%s",
-                           (int)(strstr(MODEL, "\n  columns:") - MODEL), MODEL,
-                           strstr(MODEL, "\n  columns:") + strlen("\n  columns:"));
-    assert_ok(nn_model_parse(&p.arena, "toy", ty_str_of(text), NULL, 0, &m));
+    m = records_model(&p);
     ty_buf_init(&file, 1 << 16);
-    ty_buf_init(&one, 1 << 16);
-    for (int64_t i = 0; i < 3; i++) { /* the second lacks the id, which has a default */
-        float y = (float)i, x = 0.5f;
-        struct example_feature features[] = {{TY_STR("y"), EXAMPLE_FLOAT, 1, 1, false},
-                                             {TY_STR("x"), EXAMPLE_FLOAT, 1, 1, false},
-                                             {TY_STR("id"), EXAMPLE_INT64, 1, 1, false}};
-        struct example_slot slots[] = {
-            {.floats = &y, .count = 1}, {.floats = &x, .count = 1}, {.ints = &i, .count = 1}};
-        example_encode(&one, features, slots, i == 1 ? 2 : 3);
-        tfrecord_write(&file, ty_buf_str(&one));
-        ty_buf_clear(&one);
-    }
+    for (int64_t i = 0; i < 3; i++) /* the second lacks the id, which has a default */
+        record_write(&file, (float)i, 0.5f, i, i != 1);
     const char *path = ty_format(&p.arena, "%s/train.csv", p.dir);
     assert_ok(ty_file_replace(AT_FDCWD, path, ty_buf_str(&file), 0644));
-    assert_ok(train_data_load(m, p.options.train_paths, 1, team, &d));
+    assert_ok(train_data_load(m, p.options.train_paths, 1, team, NULL, &d));
     assert_int_equal(d.rows.count, 3);
     assert_true(d.rows.ids[2] == 2 && d.rows.ids[1] == 0 && d.rows.labels[1] == 1);
     train_data_clear(&d);
     file.ptr[file.len - 3] ^= 1;
     assert_ok(ty_file_replace(AT_FDCWD, path, ty_buf_str(&file), 0644));
-    assert_err(TY_DATA_LOSS, train_data_load(m, p.options.train_paths, 1, team, &d));
+    assert_err(TY_DATA_LOSS, train_data_load(m, p.options.train_paths, 1, team, NULL, &d));
     assert_message("train.csv: record 3: record at byte");
     assert_message("checksum");
     m->training.skip_bad_rows = true;
-    assert_ok(train_data_load(m, p.options.train_paths, 1, team, &d));
+    assert_ok(train_data_load(m, p.options.train_paths, 1, team, NULL, &d));
     assert_true(d.rows.count == 2 && d.bad_rows == 1);
     train_data_clear(&d);
     file.ptr[0] ^= 1; /* the first length: nothing after it can be found */
     assert_ok(ty_file_replace(AT_FDCWD, path, ty_buf_str(&file), 0644));
-    assert_err(TY_INVALID_ARGUMENT, train_data_load(m, p.options.train_paths, 1, team, &d));
+    assert_err(TY_INVALID_ARGUMENT, train_data_load(m, p.options.train_paths, 1, team, NULL, &d));
     assert_message("has no rows; the first bad one: ");
     ty_buf_clear(&file);
     tensor_team_free(team);
@@ -407,7 +419,7 @@ static void order_passes_are_permutations(void **state)
     (void)state;
     struct train_order o;
     uint32_t rows[1000], first[100];
-    train_order_init(&o, 100, true, 5);
+    train_order_init(&o, 100, 1000, true, 5);
     train_order_take(&o, 0, 1000, rows);
     for (int pass = 0; pass < 10; pass++) {
         bool seen[100] = {false};
@@ -467,6 +479,207 @@ static void plot_is_written(void **state)
     place_clear(&p);
 }
 
+/* Windows of blocks from all over: still each row once a pass, and any place can be asked for. */
+static void order_windows_are_permutations(void **state)
+{
+    (void)state;
+    struct train_order o, other;
+    uint32_t rows[3000], part[7];
+    enum { COUNT = 1000 };
+    train_order_init(&o, COUNT, 128, true, 5);
+    assert_int_equal(o.block, 8);
+    assert_int_equal(train_order_windows(&o), 8);
+    train_order_take(&o, 0, 3000, rows);
+    for (int pass = 0; pass < 3; pass++) {
+        bool seen[COUNT] = {false};
+        uint32_t low = COUNT, high = 0; /* of the first window */
+        for (int i = 0; i < COUNT; i++)
+            seen[rows[pass * COUNT + i]] = true;
+        for (int i = 0; i < COUNT; i++)
+            assert_true(seen[i]);
+        for (int i = 0; i < 128; i++) {
+            uint32_t row = rows[pass * COUNT + i];
+            low = row < low ? row : low;
+            high = row > high ? row : high;
+        }
+        assert_true(high - low > COUNT / 2);
+    }
+    assert_memory_not_equal(rows, rows + COUNT, 500 * sizeof *rows);
+    train_order_init(&other, COUNT, 128, true, 5);
+    for (size_t at = 2990; at > 100; at -= 123) {
+        train_order_take(&other, at, TY_COUNT(part), part);
+        assert_memory_equal(part, rows + at, sizeof part);
+    }
+    train_order_clear(&other);
+    train_order_clear(&o);
+}
+
+/* ---- data that does not fit in memory ---- */
+
+static const char *small_windows(struct place *p, const char *more)
+{
+    return ty_format(&p->arena, "%.*s, shuffle_window: 64%s}\n", (int)strlen(MODEL) - 2, MODEL,
+                     more);
+}
+
+/* Rows that are read again in every pass train the same weights as rows in memory, and a run that
+ * was stopped goes on with either. */
+static void stream_is_the_same_to_the_bit(void **state)
+{
+    (void)state;
+    struct place p;
+    struct train_result r;
+    place_init(&p);
+    p.options.model_text = small_windows(&p, "");
+    ty_str memory = run_weights(&p, "memory");
+    p.options.cache_bytes = 1;
+    ty_str stream = run_weights(&p, "stream");
+    assert_same(memory, stream);
+    p.options.output_dir = ty_format(&p.arena, "%s/parts", p.dir);
+    p.options.resume = true;
+    for (int stop = 7; stop < 60; stop += 11) {
+        p.options.cache_bytes = stop % 2 ? 1 : 0;
+        p.options.stop_at_step = stop;
+        assert_err(TY_CANCELLED, train_run(&p.options, &r));
+    }
+    p.options.stop_at_step = 0;
+    assert_same(memory, run_weights(&p, "parts"));
+    place_clear(&p);
+}
+
+/* Each pass has the rows of the file, each once, whatever is in memory. */
+static void stream_has_every_row_once_a_pass(void **state)
+{
+    (void)state;
+    struct place p;
+    struct nn_model *m;
+    struct train_data d;
+    struct nn_batch b;
+    _Atomic size_t room = 1;
+    place_init(&p);
+    assert_ok(nn_model_parse(&p.arena, "toy.yaml", ty_str_of(small_windows(&p, "")), NULL, 0, &m));
+    struct tensor_team *team = tensor_team_new(2);
+    assert_ok(train_data_load(m, p.options.train_paths, 1, team, &room, &d));
+    assert_non_null(d.source);
+    assert_null(d.rows.floats);
+    assert_int_equal(d.rows.count, 300);
+    for (int shuffle = 0; shuffle < 2; shuffle++) {
+        struct train_feed *f = train_feed_new(m, &d, 16, shuffle, false, 3, 2);
+        for (uint64_t pass = 0; pass < 3; pass++) {
+            double sum = 0, want = 0;
+            size_t seen = 0, labels[7] = {0};
+            for (size_t i = 0; i < train_feed_batches(f); i++) {
+                assert_ok(train_feed_take(f, pass * train_feed_batches(f) + i, &b));
+                for (size_t k = 0; k < b.count; k++, seen++) {
+                    labels[(int)b.rows->labels[k]]++;
+                    sum += (double)b.rows->floats[k * b.rows->floats_each] * b.rows->labels[k];
+                    if (!shuffle)
+                        assert_int_equal((int)b.rows->labels[k], seen % 7);
+                }
+            }
+            for (int i = 0; i < 300; i++)
+                want += (double)(float)((double)(i % 13) / 13) * (i % 7 + 0.5);
+            assert_int_equal(seen, 300);
+            assert_int_equal(labels[0], 43);
+            assert_true(fabs(sum - want) < 1);
+        }
+        train_feed_free(f);
+    }
+    train_data_clear(&d);
+    tensor_team_free(team);
+    place_clear(&p);
+}
+
+/* A file of several pieces: any rows of it, read again, are those that were kept. */
+static void pieces_check(struct place *p, struct nn_model *m, size_t count)
+{
+    struct train_data kept, again;
+    _Atomic size_t room = 1;
+    struct tensor_team *team = tensor_team_new(2);
+    enum { SOME = 700 };
+    float floats[SOME], labels[SOME];
+    int32_t ids[SOME];
+    struct nn_rows some = {.floats_each = 1, .ids_each = 1};
+    some.floats = floats;
+    some.ids = ids;
+    some.labels = labels;
+    m->training.shuffle_window = 64;
+    assert_ok(train_data_load(m, p->options.train_paths, 1, team, NULL, &kept));
+    assert_ok(train_data_load(m, p->options.train_paths, 1, team, &room, &again));
+    assert_null(kept.source);
+    assert_non_null(again.source);
+    assert_int_equal(kept.rows.count, count);
+    assert_int_equal(again.rows.count, count);
+    assert_true(kept.id == again.id);
+    for (size_t row = 0; row + SOME <= count; row += count / 9) {
+        assert_ok(train_source_read(again.source, row, SOME, &some, 0));
+        assert_memory_equal(floats, kept.rows.floats + row, sizeof floats);
+        assert_memory_equal(ids, kept.rows.ids + row, sizeof ids);
+        assert_memory_equal(labels, kept.rows.labels + row, sizeof labels);
+    }
+    train_data_clear(&kept);
+    train_data_clear(&again);
+    tensor_team_free(team);
+}
+
+static void stream_reads_pieces(void **state)
+{
+    (void)state;
+    struct place p;
+    struct nn_model *m;
+    struct ty_buf file;
+    enum { ROWS = 160000, RECORDS = 60000 };
+    place_init(&p);
+    const char *path = p.options.train_paths[0];
+    ty_buf_init(&file, 1 << 24);
+    for (int i = 0; i < ROWS; i++)
+        ty_buf_addf(&file, "%d.25,%d.5,%d\n", i, i % 1000, i % 50);
+    assert_ok(ty_file_replace(AT_FDCWD, path, ty_buf_str(&file), 0644));
+    assert_ok(nn_model_parse(&p.arena, "toy", ty_str_of(MODEL), NULL, 0, &m));
+    pieces_check(&p, m, ROWS);
+    ty_buf_clear(&file);
+    ty_buf_init(&file, 1 << 24);
+    for (int i = 0; i < RECORDS; i++)
+        record_write(&file, (float)i, (float)(i % 1000), i % 50, true);
+    assert_true(file.len > 2 << 20);
+    assert_ok(ty_file_replace(AT_FDCWD, path, ty_buf_str(&file), 0644));
+    m = records_model(&p);
+    pieces_check(&p, m, RECORDS);
+    file.ptr[file.len - 3] ^= 1; /* numbers of records are those of the file */
+    assert_ok(ty_file_replace(AT_FDCWD, path, ty_buf_str(&file), 0644));
+    struct train_data d;
+    struct tensor_team *team = tensor_team_new(2);
+    assert_err(TY_DATA_LOSS, train_data_load(m, p.options.train_paths, 1, team, NULL, &d));
+    assert_message("record 60000: record at byte");
+    tensor_team_free(team);
+    ty_buf_clear(&file);
+    place_clear(&p);
+}
+
+static void stream_tells_of_a_file_that_changed(void **state)
+{
+    (void)state;
+    struct place p;
+    struct nn_model *m;
+    struct train_data d;
+    struct nn_batch b;
+    _Atomic size_t room = 1;
+    place_init(&p);
+    assert_ok(nn_model_parse(&p.arena, "toy.yaml", ty_str_of(small_windows(&p, "")), NULL, 0, &m));
+    struct tensor_team *team = tensor_team_new(1);
+    assert_ok(train_data_load(m, p.options.train_paths, 1, team, &room, &d));
+    int fd = open(p.options.train_paths[0], O_WRONLY);
+    assert_int_equal(pwrite(fd, "9", 1, 0), 1);
+    close(fd);
+    struct train_feed *f = train_feed_new(m, &d, 16, true, true, 3, 2);
+    assert_err(TY_ABORTED, train_feed_take(f, 0, &b));
+    assert_message("was changed while it was trained on");
+    train_feed_free(f);
+    train_data_clear(&d);
+    tensor_team_free(team);
+    place_clear(&p);
+}
+
 static const struct CMUnitTest tests[] = {
     TEST("plot/picture_is_drawn", picture_is_drawn),
     TEST("plot/is_written", plot_is_written),
@@ -482,5 +695,10 @@ static const struct CMUnitTest tests[] = {
     TEST("data/header_finds_columns", data_header_finds_columns),
     TEST("data/records_are_read", data_records_are_read),
     TEST("order/passes_are_permutations", order_passes_are_permutations),
+    TEST("order/windows_are_permutations", order_windows_are_permutations),
+    TEST("stream/is_the_same_to_the_bit", stream_is_the_same_to_the_bit),
+    TEST("stream/has_every_row_once_a_pass", stream_has_every_row_once_a_pass),
+    TEST("stream/reads_pieces", stream_reads_pieces),
+    TEST("stream/tells_of_a_file_that_changed", stream_tells_of_a_file_that_changed),
 };
 TEST_MAIN("train", tests)

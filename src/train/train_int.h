@@ -4,7 +4,7 @@
  *   builtin.c    model files in the binary
  *   room.c       how much of the data stays in memory
  *   files.c      paths into files; data.c files into rows; pictures.c folders of images
- *   feed.c, feed_pictures.c   the examples of a batch; order.c which rows those are
+ *   feed.c, feed_pictures.c, feed_stream.c   the examples of a batch; order.c which rows those are
  *   optimizer.c  steps of optimizers.def, and rows of tables that wait for theirs
  *   metric.c     metrics.def
  *   loop.c       a run from begin to end; report.c what it prints; curves.c event files
@@ -26,6 +26,9 @@
 /* A whole file, mapped; an empty one is an empty string. */
 TY_NODISCARD ty_err train_file_map(const char *path, ty_str *ret_text);
 void train_file_unmap(ty_str text);
+/* gs://BUCKET/NAME as the path of its file, or of the folder; anything else as it is. TY_NOT_FOUND:
+ * there is no such bucket. */
+TY_NODISCARD ty_err train_path(struct ty_arena *a, const char *name, const char **ret_path);
 /* The files of all patterns, sorted within each. A pattern that names none is TY_NOT_FOUND. */
 TY_NODISCARD ty_err train_files_find(struct ty_arena *a, const char *const *patterns, size_t count,
                                      const char ***ret_files, size_t *ret_count);
@@ -43,16 +46,23 @@ bool train_room_take(_Atomic size_t *room, size_t bytes);
 /* ---- data.c ---- */
 
 struct train_pictures;
+struct train_source; /* files cut into pieces, which can be read again */
 struct train_data {
     struct nn_rows rows;
     struct train_pictures *pictures; /* of a model of images; rows has only count and labels */
+    struct train_source *source;     /* of rows that do not fit in memory; rows has only count */
+    uint64_t id;                     /* of the labels: is it the data that it was? */
     size_t files, bytes, bad_rows;
     char first_bad[512]; /* what was wrong with it */
 };
-/* Read all files that the patterns name. A pattern that names none is TY_NOT_FOUND. */
+/* Read all files that the patterns name. A pattern that names none is TY_NOT_FOUND. `room`: bytes
+ * of rows that may stay in memory; NULL: any. */
 TY_NODISCARD ty_err train_data_load(const struct nn_model *m, const char *const *patterns,
-                                    size_t count, struct tensor_team *team,
+                                    size_t count, struct tensor_team *team, _Atomic size_t *room,
                                     struct train_data *ret_data);
+/* Rows [row, row + count) to place `at`. Any one thread. TY_ABORTED: the file has changed. */
+TY_NODISCARD ty_err train_source_read(struct train_source *s, size_t row, size_t count,
+                                      struct nn_rows *to, size_t at);
 void train_data_clear(struct train_data *d);
 /* Before that: mean and deviation for the model's normalise features, from the same files. */
 TY_NODISCARD ty_err train_data_measure(struct nn_model *m, const char *const *patterns,
@@ -82,18 +92,29 @@ TY_NODISCARD ty_err train_picture_take(struct train_pictures *p, size_t index,
 
 /* ---- order.c ---- */
 
-/* The endless sequence of rows: pass after pass over all, each in an order of its own. */
+/* The endless sequence of rows: pass after pass over all, each in an order of its own, window by
+ * window (order.c). */
 struct train_order {
-    size_t count;
+    size_t count, window, block; /* rows of all, of a window, of one of its blocks */
     bool shuffle;
     uint64_t seed;
-    uint64_t pass; /* whose order is in `rows` */
-    uint32_t *rows;
+    uint64_t pass; /* whose order is in `blocks` */
+    uint32_t *blocks;
+    uint64_t number; /* of the window whose order is in `local`, of all passes */
+    uint32_t *local; /* place in the window -> row of its blocks, which lie side by side */
 };
-void train_order_init(struct train_order *o, size_t count, bool shuffle, uint64_t seed);
+size_t train_row_bytes(const struct nn_model *m);
+size_t train_window_rows(const struct nn_model *m);
+void train_order_init(struct train_order *o, size_t count, size_t window, bool shuffle,
+                      uint64_t seed);
 void train_order_clear(struct train_order *o);
+uint64_t train_order_windows(const struct train_order *o); /* of a pass */
 /* Rows of places [at, at + count) of the sequence. */
 void train_order_take(struct train_order *o, uint64_t at, size_t count, uint32_t *ret_rows);
+/* In which window that place is, and where in it. */
+size_t train_order_at(const struct train_order *o, uint64_t at, uint64_t *ret_number);
+/* Put that window's order into blocks and local; how many rows it has. */
+size_t train_order_make(struct train_order *o, uint64_t number);
 
 /* ---- feed.c ---- */
 
@@ -122,6 +143,7 @@ TY_NODISCARD ty_err train_feed_take(struct train_feed *f, uint64_t number, struc
 /* For the sources: where in the sequence that batch begins. */
 uint64_t feed_span(const struct train_feed *f, uint64_t number, size_t *ret_count);
 void feed_pictures_init(struct train_feed *f, int threads);
+void feed_stream_init(struct train_feed *f);
 
 /* ---- optimizer.c ---- */
 
