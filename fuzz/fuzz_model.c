@@ -10,7 +10,8 @@ static bool is_small(const struct nn_model *m)
 {
     bool small = m->layer_count < 20 && m->logits_each < SMALL;
     for (size_t i = 0; i < m->layer_count; i++)
-        small &= m->layers[i].channels < SMALL;
+        small &= m->layers[i].channels < SMALL && m->layers[i].height < SMALL / 4 &&
+                 m->layers[i].width < SMALL / 4;
     for (size_t i = 0; i < m->value_count; i++)
         small &= m->values[i].buckets < SMALL;
     return small;
@@ -18,7 +19,14 @@ static bool is_small(const struct nn_model *m)
 
 static void rows_make(struct ty_arena *a, const struct nn_model *m, struct nn_rows *r)
 {
-    *r = (struct nn_rows){ROWS, m->slots_float, m->slots_id, NULL, NULL, NULL};
+    size_t pixels = m->images.height * m->images.width * m->images.channels;
+    *r = (struct nn_rows){.count = ROWS, .floats_each = m->slots_float, .ids_each = m->slots_id};
+    if (pixels > 0) {
+        struct nn_pixels *images = ty_new_array(a, struct nn_pixels, ROWS);
+        for (size_t i = 0; i < ROWS; i++)
+            images[i].bytes = ty_new_array(a, uint8_t, pixels);
+        r->pixels = images;
+    }
     r->floats = ty_new_array(a, float, ROWS * m->slots_float + 1);
     r->ids = ty_new_array(a, int32_t, ROWS * m->slots_id + 1);
     r->labels = ty_new_array(a, float, ROWS * m->head_count);

@@ -269,7 +269,10 @@ static ty_err kind_missing(ty_str name, enum nn_head_type type)
 /* The loss of all; of several heads also each one's own, as Keras has it. */
 ty_err metrics_init(struct ty_arena *a, struct metrics *m, const struct nn_model *model)
 {
-    m->list = ty_new_array(a, struct metric, METRICS_MOST);
+    size_t most = 1;
+    for (size_t i = 0; i < model->head_count; i++)
+        most += 1 + model->heads[i].metric_count;
+    m->list = ty_new_array(a, struct metric, most);
     m->count = 0;
     metric_add(m, &KINDS[0], SIZE_MAX, "");
     for (size_t i = 0; i < model->head_count; i++) {
