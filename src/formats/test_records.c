@@ -191,8 +191,8 @@ static void example_packed_and_unpacked(void **state)
                                                       {{"f", 1}, EXAMPLE_FLOAT, 1, 1, false}};
     struct ty_arena a = {0};
     struct example_schema s;
-    int64_t ints[3];
-    float floats[1];
+    int64_t ints[3] = {0};
+    float floats[1] = {0};
     struct example_slot slots[] = {{.ints = ints}, {.floats = floats}};
     assert_ok(example_schema_init(&s, &a, features, 2));
     assert_ok(example_decode(&s, (ty_str){record, sizeof record - 1}, slots));
@@ -223,8 +223,8 @@ static void example_round_trip(void **state)
     struct ty_arena a = {0};
     struct ty_buf b;
     struct example_schema s;
-    float fare;
-    int64_t ids[4];
+    float fare = 0;
+    int64_t ids[4] = {0};
     ty_str companies[2];
     struct example_slot slots[] = {{.floats = &fare}, {.ints = ids}, {.bytes = companies}};
     assert_ok(example_schema_init(&s, &a, wanted, 3));
