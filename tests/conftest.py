@@ -23,18 +23,23 @@ def pytest_configure(config):
         config.option.seed = random.SystemRandom().randrange(1 << 30)
 
 
+LARGE = ("tf_yard", "tf_python")
+
+
 def group_of(item):
-    """Which worker's: tests of a file share its fixtures, those with TensorFlow's runtimes one yard, those with podman its storage."""
-    if "tf_yard" in item.fixturenames:
-        return "tensorflow"
+    """Which worker's: tests of a file share its fixtures, those with TensorFlow's runtimes one yard, those that TensorFlow
+    judges its venv, those with podman its storage."""
+    for fixture in LARGE:
+        if fixture in item.fixturenames:
+            return fixture
     return "podman" if item.path.stem in ("test_containers", "test_token") else item.path.stem
 
 
 def pytest_collection_modifyitems(items):
-    """The longest group begins first, so that it is not what everybody waits for at the end."""
+    """The longest groups begin first, so that they are not what everybody waits for at the end."""
     for item in items:
         item.add_marker(pytest.mark.xdist_group(group_of(item)))
-    items.sort(key=lambda item: group_of(item) != "tensorflow")
+    items.sort(key=lambda item: group_of(item) not in LARGE)
 
 
 def pytest_report_header(config):

@@ -8,7 +8,6 @@ import pytest
 
 TOP = pathlib.Path(__file__).resolve().parent.parent.parent
 TOOL = TOP / "build" / "formats_tool"
-PYTHON = TOP / "build" / "venv-tf" / "bin" / "python"
 
 
 def tool(*arguments, stdin=b"", ok=True):
@@ -18,13 +17,9 @@ def tool(*arguments, stdin=b"", ok=True):
 
 
 @pytest.fixture(scope="module")
-def judge():
+def judge(tf_python):
     """TensorFlow in a process of its own: judge("call", argument=...) -> its answer."""
-    made = subprocess.run(["bash", "-c", ". tools/lib.sh; need_venv build/venv-tf tests/golden/requirements.txt"], cwd=TOP, capture_output=True,
-                          text=True, timeout=1200)
-    if made.returncode != 0:
-        pytest.skip(f"TensorFlow 2.15 could not be installed: {made.stderr.strip()[-200:]}")
-    process = subprocess.Popen([PYTHON, TOP / "tests" / "golden" / "judge.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    process = subprocess.Popen([tf_python, TOP / "tests" / "golden" / "judge.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True)
 
     def call(name, **arguments):
@@ -178,9 +173,9 @@ def test_tensorflow_runs_our_image_net(judge, tmp_path):
         assert a == pytest.approx(b, rel=1e-5, abs=1e-6)
 
 
-def test_saved_model_cli_runs_it(judge, tmp_path):
+def test_saved_model_cli_runs_it(tf_python, tmp_path):
     tool("saved-model", str(tmp_path / "model"))
-    done = subprocess.run([PYTHON, "-m", "tensorflow.python.tools.saved_model_cli", "run", "--dir", tmp_path / "model", "--tag_set", "serve",
+    done = subprocess.run([tf_python, "-m", "tensorflow.python.tools.saved_model_cli", "run", "--dir", tmp_path / "model", "--tag_set", "serve",
                            "--signature_def", "serving_default", "--input_exprs",
                            "lat=[0.3];lon=[0.6];when=['2011-01-28 20:42:59 UTC'];company=['Flash Cab']"], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]

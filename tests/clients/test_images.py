@@ -9,7 +9,6 @@ import pytest
 
 TOP = pathlib.Path(__file__).resolve().parent.parent.parent
 TOOL = TOP / "build" / "images_tool"
-PYTHON = TOP / "build" / "venv-tf" / "bin" / "python"
 sys.path.insert(0, str(TOP / "tests" / "golden"))
 import draw_images  # noqa: E402
 
@@ -23,13 +22,9 @@ def tool(*arguments, stdin=""):
 
 
 @pytest.fixture(scope="module")
-def judge():
+def judge(tf_python):
     """TensorFlow in a process of its own: judge("call", argument=...) -> its answer."""
-    made = subprocess.run(["bash", "-c", ". tools/lib.sh; need_venv build/venv-tf tests/golden/requirements.txt"], cwd=TOP, capture_output=True,
-                          text=True, timeout=1200)
-    if made.returncode != 0:
-        pytest.skip(f"TensorFlow 2.15 could not be installed: {made.stderr.strip()[-200:]}")
-    process = subprocess.Popen([PYTHON, TOP / "tests" / "golden" / "judge_images.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    process = subprocess.Popen([tf_python, TOP / "tests" / "golden" / "judge_images.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                stderr=subprocess.DEVNULL, text=True)  # libjpeg prints there, without end
 
     def call(name, **arguments):

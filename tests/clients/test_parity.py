@@ -6,19 +6,13 @@ import subprocess
 import pytest
 
 TOP = pathlib.Path(__file__).resolve().parent.parent.parent
-PYTHON = TOP / "build" / "venv-tf" / "bin" / "python"
 
 
 @pytest.fixture(scope="module")
-def tensorflow():
+def tensorflow(tf_python):
     """Run tests/golden/parity.py in the TensorFlow venv -> what it prints."""
-    made = subprocess.run(["bash", "-c", ". tools/lib.sh; need_venv build/venv-tf tests/golden/requirements.txt"], cwd=TOP, capture_output=True,
-                          text=True, timeout=1200)
-    if made.returncode != 0:
-        pytest.skip(f"TensorFlow 2.15 could not be installed: {made.stderr.strip()[-200:]}")
-
     def call(*arguments):
-        done = subprocess.run([PYTHON, TOP / "tests" / "golden" / "parity.py", *arguments], capture_output=True, text=True, timeout=600)
+        done = subprocess.run([tf_python, TOP / "tests" / "golden" / "parity.py", *arguments], capture_output=True, text=True, timeout=600)
         assert done.returncode == 0, done.stderr[-3000:]
         return json.loads(done.stdout.splitlines()[-1])
 

@@ -15,7 +15,6 @@ import pytest
 
 TOP = pathlib.Path(__file__).resolve().parent.parent.parent
 BINARY = TOP / "build" / "trainyard"
-PYTHON = TOP / "build" / "venv-tf" / "bin" / "python"
 
 
 def trainyard(*arguments, ok=True, stdin=None):
@@ -39,16 +38,11 @@ def trips(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def tensorflow():
+def tensorflow(tf_python):
     """Run a piece of Python in the TensorFlow venv -> what it prints, as JSON."""
-    made = subprocess.run(["bash", "-c", ". tools/lib.sh; need_venv build/venv-tf tests/golden/requirements.txt"], cwd=TOP, capture_output=True,
-                          text=True, timeout=1200)
-    if made.returncode != 0:
-        pytest.skip(f"TensorFlow 2.15 could not be installed: {made.stderr.strip()[-200:]}")
-
     def call(code, *arguments):
         env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
-        done = subprocess.run([PYTHON, "-c", code, *map(str, arguments)], capture_output=True, text=True, timeout=300, env=env)
+        done = subprocess.run([tf_python, "-c", code, *map(str, arguments)], capture_output=True, text=True, timeout=300, env=env)
         assert done.returncode == 0, done.stderr[-3000:]
         return json.loads(done.stdout.splitlines()[-1])
 
