@@ -35,6 +35,7 @@ def group_of(item):
     return "podman" if item.path.stem in ("test_containers", "test_token") else item.path.stem
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
 def pytest_collection_modifyitems(items):
     """The longest groups begin first, so that they are not what everybody waits for at the end."""
     for item in items:
