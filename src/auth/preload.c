@@ -77,18 +77,18 @@ static int is_tensorflow(void *code)
     return strstr(slash ? slash : info.dli_fname, "tensorflow") != NULL;
 }
 
-EXPORT int getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
-                       struct addrinfo **ret_list)
+EXPORT int getaddrinfo(const char *name, const char *service, const struct addrinfo *req,
+                       struct addrinfo **pai)
 {
     static int (*next)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
     if (!next)
         *(void **)&next = dlsym(RTLD_NEXT, "getaddrinfo");
     if (!next)
         return EAI_SYSTEM;
-    if (host && is_storage_host(host) && is_tensorflow(__builtin_return_address(0)) &&
+    if (name && is_storage_host(name) && is_tensorflow(__builtin_return_address(0)) &&
         server_port() > 0)
-        host = STANDS_FOR_GOOGLE;
-    return next(host, service, hints, ret_list);
+        name = STANDS_FOR_GOOGLE;
+    return next(name, service, req, pai);
 }
 
 /* A connection that was begun is there: 0, or -1 and errno. */
@@ -123,7 +123,7 @@ static int introduce(int fd)
     return -1;
 }
 
-EXPORT int connect(int fd, const struct sockaddr *address, socklen_t len)
+EXPORT int connect(int fd, const struct sockaddr *addr, socklen_t len)
 {
     static int (*next)(int, const struct sockaddr *, socklen_t);
     struct sockaddr_in here;
@@ -133,12 +133,12 @@ EXPORT int connect(int fd, const struct sockaddr *address, socklen_t len)
         errno = ENOSYS;
         return -1;
     }
-    if (!address || address->sa_family != AF_INET || len < sizeof here)
-        return next(fd, address, len);
-    here = *(const struct sockaddr_in *)(const void *)address;
+    if (!addr || addr->sa_family != AF_INET || len < sizeof here)
+        return next(fd, addr, len);
+    here = *(const struct sockaddr_in *)(const void *)addr;
     if (here.sin_addr.s_addr != htonl(STANDS_FOR_GOOGLE_BITS) ||
         here.sin_port != htons(GOOGLES_PORT) || server_port() == 0)
-        return next(fd, address, len);
+        return next(fd, addr, len);
     here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     here.sin_port = htons((unsigned short)server_port());
     if (next(fd, (const struct sockaddr *)&here, sizeof here) != 0 &&

@@ -97,7 +97,7 @@ bool csv_parse_float(ty_str field, float *ret_value)
         if (*p != '.' || end - digits == 1)
             return float_slow(field, ret_value);
         places = (size_t)(end - ++p);
-        if (!fraction_digits(p, end, field.len >= 8, &m))
+        if (places >= TY_COUNT(power) || !fraction_digits(p, end, field.len >= 8, &m))
             return float_slow(field, ret_value);
     }
     double d = (double)m / power[places];

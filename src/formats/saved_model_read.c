@@ -221,8 +221,8 @@ ty_err saved_model_parse(struct ty_arena *a, ty_str bytes, struct saved_model *r
     if (bytes.len > SAVED_MODEL_BYTES)
         return ty_fail(TY_RESOURCE_EXHAUSTED, "saved_model.pb is larger than %d bytes",
                        SAVED_MODEL_BYTES);
-    const ty_str *metas;
-    size_t count, pick = 0;
+    const ty_str *metas = NULL;
+    size_t count = 0, pick = 0;
     ty_err err = strings_of(a, bytes, 2, &metas, &count);
     if (!err && count == 0)
         err = ty_fail(TY_DATA_LOSS, "it has no MetaGraph");

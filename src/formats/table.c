@@ -295,7 +295,8 @@ ty_err table_decode(struct ty_arena *a, ty_str file, size_t most, struct table_e
         return table_fail("it does not end with the mark of one");
     struct wire_pb footer = wire_pb_of((ty_str){file.ptr + file.len - FOOTER_BYTES, HANDLE_BYTES});
     uint64_t offset, size;
-    if (!handle_take(&footer, &offset, &size) || !handle_take(&footer, &offset, &size))
+    bool whole = handle_take(&footer, &offset, &size); /* of what nobody reads */
+    if (!whole || !handle_take(&footer, &offset, &size))
         return table_fail("its footer is broken");
     struct table t = {.arena = a, .file = file, .most = most};
     ty_str index;

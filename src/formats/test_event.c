@@ -55,8 +55,8 @@ static void event_round_trip(void **state)
     event_graph(&b, 5.5, TY_STR("graph"));
     struct tfrecord_reader r = {.file = ty_buf_str(&b)};
     struct event e = {0};
-    struct event_value v;
-    ty_str record;
+    struct event_value v = {0};
+    ty_str record = {0};
     assert_ok(tfrecord_read(&r, &record));
     assert_ok(event_parse(record, &e));
     assert_true(e.kind == EVENT_VERSION && ty_str_is(e.body, "brain.Event:2") && e.seconds == 1.5);

@@ -164,11 +164,11 @@ static void saved_model_reads_tensorflows(void **state)
     assert_true(ty_str_is(m.tensorflow_version, "2.15.1") && m.has_object_graph);
     assert_true(m.tag_count == 1 && ty_str_is(m.tags[0], "serve"));
     assert_true(m.function_count > 0 && m.node_count > 0);
-    const struct saved_signature *s = NULL;
-    for (size_t i = 0; i < m.signature_count; i++)
-        if (ty_str_is(m.signatures[i].key, "serving_default"))
-            s = &m.signatures[i];
-    assert_non_null(s);
+    size_t at = 0;
+    while (at < m.signature_count && !ty_str_is(m.signatures[at].key, "serving_default"))
+        at++;
+    assert_true(at < m.signature_count);
+    const struct saved_signature *s = &m.signatures[at];
     assert_true(s->input_count == 1 && ty_str_is(s->inputs[0].key, "x"));
     assert_true(s->inputs[0].dtype == DTYPE_FLOAT && s->inputs[0].shape.rank == 2);
     assert_true(s->inputs[0].shape.dims[0] == -1 && s->inputs[0].shape.dims[1] == 2);

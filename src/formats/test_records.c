@@ -225,7 +225,7 @@ static void example_round_trip(void **state)
     struct example_schema s;
     float fare = 0;
     int64_t ids[4] = {0};
-    ty_str companies[2];
+    ty_str companies[2] = {{0}};
     struct example_slot slots[] = {{.floats = &fare}, {.ints = ids}, {.bytes = companies}};
     assert_ok(example_schema_init(&s, &a, wanted, 3));
     assert_ok(example_decode(&s, some_example(&b, 4), slots));

@@ -304,7 +304,7 @@ static ty_err measured_check(struct opened *b, const struct nn_model *m)
             continue;
         err = values_read(b, ty_format(&b->arena, "trainyard/measured/%s", v->name.ptr),
                           DTYPE_FLOAT, was, sizeof was);
-        if (err == TY_OK && memcmp(was, pair, sizeof was) != 0)
+        if (err == TY_OK && (was[0] != pair[0] || was[1] != pair[1]))
             err = ty_fail(TY_FAILED_PRECONDITION,
                           "'%s' had the mean %g and the deviation %g and now has %g and %g: the "
                           "data is another; leave out --resume to begin anew",

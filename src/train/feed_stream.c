@@ -106,8 +106,8 @@ static void window_order(struct stream *s, uint64_t number)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* The window of that number, read; the one after it is under way. */
-static ty_err window_get(struct stream *s, uint64_t number, struct window **ret)
+/* The window of that number, which has an error or its rows; the next one is on its way. */
+static struct window *window_get(struct stream *s, uint64_t number)
 {
     struct window *w = &s->windows[number % 2];
     if (w->number != number) {
@@ -118,10 +118,7 @@ static ty_err window_get(struct stream *s, uint64_t number, struct window **ret)
         reader_wait(s);
         window_order(s, number + 1);
     }
-    if (w->err != TY_OK)
-        return ty_fail(w->err, "%s", w->message);
-    *ret = w;
-    return TY_OK;
+    return w;
 }
 
 static void row_copy(struct nn_rows *to, size_t i, const struct nn_rows *from, size_t k,
@@ -138,16 +135,13 @@ static ty_err stream_take(struct train_feed *f, uint64_t number, uint64_t at, si
                           struct nn_batch *ret)
 {
     struct stream *s = f->own;
-    struct window *w = NULL;
     (void)number;
     for (size_t i = 0; i < count; i++) {
         uint64_t of;
         size_t place = train_order_at(&f->order, at + i, &of);
-        if (w == NULL || w->number != of) {
-            ty_err err = window_get(s, of, &w);
-            if (err != TY_OK)
-                return err;
-        }
+        const struct window *w = window_get(s, of);
+        if (w->err != TY_OK)
+            return ty_fail(w->err, "%s", w->message);
         row_copy(&s->batch, i, &w->rows, w->local[place], f->model->head_count);
     }
     s->batch.count = count;

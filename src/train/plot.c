@@ -68,14 +68,15 @@ static void place(const struct panel *p, double epoch, double value, double ret[
 static void value_axis(const struct panel *p)
 {
     double step = step_of(p->high - p->low, TICKS);
-    for (double k = ceil(p->low / step); k * step <= p->high; k++) {
+    int last = (int)floor(p->high / step);
+    for (int k = (int)ceil(p->low / step); k <= last; k++) {
         double from[2], to[2];
         char text[32];
         place(p, 1, k * step, from);
         to[0] = p->x + PANEL_WIDTH - RIGHT;
         to[1] = from[1];
         canvas_line(p->canvas, from, to, 1, FAINT);
-        snprintf(text, sizeof text, "%.6g", k == 0 ? 0 : k * step);
+        snprintf(text, sizeof text, "%.6g", k * step);
         canvas_text(p->canvas, p->x + LEFT - 2 * TICK - canvas_text_width(text, LETTER),
                     (int)from[1] - LETTER_HEIGHT / 2, text, LETTER, GREY);
     }
@@ -83,17 +84,17 @@ static void value_axis(const struct panel *p)
 
 static void epoch_axis(const struct panel *p)
 {
-    double epochs = (double)p->report->rows,
-           step = fmax(1, step_of(fmax(epochs - 1, 1), TICKS + 3));
+    size_t epochs = p->report->rows, gaps = epochs > 1 ? epochs - 1 : 1;
+    size_t step = (size_t)fmax(1, step_of((double)gaps, TICKS + 3));
     int bottom = p->y + PANEL_HEIGHT - BOTTOM;
-    for (double at = 1; at <= epochs; at = at == 1 && step > 1 ? step : at + step) {
+    for (size_t at = 1; at <= epochs; at = at == 1 && step > 1 ? step : at + step) {
         double top[2], end[2];
         char text[32];
-        place(p, at, p->low, top);
+        place(p, (double)at, p->low, top);
         end[0] = top[0];
         end[1] = bottom + TICK;
         canvas_line(p->canvas, top, end, 1, GREY);
-        snprintf(text, sizeof text, "%.0f", at);
+        snprintf(text, sizeof text, "%zu", at);
         canvas_text(p->canvas, (int)top[0] - canvas_text_width(text, LETTER) / 2, bottom + 2 * TICK,
                     text, LETTER, GREY);
     }
@@ -139,7 +140,7 @@ static void title_draw(const struct panel *p)
     int size = canvas_text_width(name, LETTER + 1) <= TITLE_WIDTH ? LETTER + 1 : LETTER;
     int over = canvas_text_width(name, size) - TITLE_WIDTH; /* a long one begins further left */
     canvas_text(p->canvas, p->x + LEFT - (over > 0 ? over : 0), y - LETTER, name, size, INK);
-    for (size_t k = p->column_count; k-- > 0 && p->column_count > 1;) {
+    for (size_t k = p->column_count > 1 ? TY_COUNT(PARTS) : 0; k-- > 0;) {
         double from[2] = {0, y + LETTER_HEIGHT / 2.0}, to[2] = {0, from[1]};
         x -= canvas_text_width(PARTS[k], LETTER);
         canvas_text(p->canvas, x, y, PARTS[k], LETTER, GREY);

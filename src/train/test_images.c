@@ -256,7 +256,7 @@ static void broken_is_an_error_or_a_counted_skip(void **state)
     assert_int_equal(all.rows.count, 3 * EACH);
     assert_non_null(strstr(all.first_bad, "green/50.gif: "));
     for (size_t i = 0; i < all.rows.count; i++)
-        assert_true(all.rows.labels[i] == (float)(i / EACH));
+        assert_int_equal(all.rows.labels[i], i / EACH);
     train_data_clear(&all);
     tensor_team_free(team);
     p.options.model_text =

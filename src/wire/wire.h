@@ -174,7 +174,7 @@ static inline void wire_store_le64(void *p, uint64_t v)
 /* CRC-32C (Castagnoli) of `n` more bytes after those that gave `crc`; 0 starts. By the processor's
  * own instruction where it has one. */
 uint32_t wire_crc32c(uint32_t crc, const void *p, size_t n);
-uint32_t wire_crc32c_plain(uint32_t crc, const void *p, size_t n); /* the reference */
+uint32_t wire_crc32c_plain(uint32_t crc, const void *bytes, size_t n); /* the reference */
 /* As TFRecord and bundle files store it: the crc of bytes that hold crcs is a weak check. */
 static inline uint32_t wire_crc32c_mask(uint32_t crc)
 {
