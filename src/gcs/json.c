@@ -165,6 +165,8 @@ void object_json(struct ty_buf *b, const char *base, const struct object *x)
     member_time(b, "timeFinalized", x->create_ns);
     if (x->delete_ns != 0)
         member_time(b, x->soft_deleted ? "softDeleteTime" : "timeDeleted", x->delete_ns);
+    if (x->soft_deleted)
+        member_time(b, "hardDeleteTime", x->hard_delete_ns);
     ty_buf_addc(b, '}');
 }
 

@@ -118,6 +118,7 @@ static ty_err query_parse(struct http_request *req, struct object_query *ret_que
         .versions = query_bool(req, "versions"),
         .soft_deleted = query_bool(req, "softDeleted"),
         .include_trailing_delimiter = query_bool(req, "includeTrailingDelimiter"),
+        .hash_bytes = OBJECTS_HASH_BYTES,
     };
     return TY_OK;
 }

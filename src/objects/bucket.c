@@ -118,6 +118,7 @@ struct get {
     bucket_edit edit;
     void *arg;
     struct bucket bucket;
+    bool sweeps; /* set by a patch: what goes by itself has changed */
 };
 
 static ty_err get_row(struct db_conn *c, struct get *x, bool reading)
@@ -216,11 +217,13 @@ static ty_err patch_fn(struct db_conn *c, void *arg)
     if (err != TY_OK)
         return err;
     int64_t soft_delete_s = b->soft_delete_s;
+    ty_str lifecycle = b->lifecycle;
     err = x->edit(x->arena, b, x->arg);
     if (err == TY_OK)
         err = bucket_check(b);
     if (err != TY_OK)
         return err;
+    x->sweeps = b->soft_delete_s != soft_delete_s || !ty_str_eq(b->lifecycle, lifecycle);
     b->update_ns = ty_now_ns();
     b->metageneration++;
     if (b->soft_delete_s != soft_delete_s)
@@ -253,9 +256,12 @@ ty_err objects_bucket_patch(struct objects *o, struct ty_arena *a, ty_str name,
 {
     struct get x = {.arena = a, .name = name, .conditions = conditions, .edit = edit, .arg = arg};
     ty_err err = db_write(o->db, patch_fn, &x);
-    if (err == TY_OK)
-        *ret_bucket = x.bucket;
-    return err;
+    if (err != TY_OK)
+        return err;
+    if (x.sweeps)
+        sweep_soon(o);
+    *ret_bucket = x.bucket;
+    return TY_OK;
 }
 
 /* ---- delete ---- */

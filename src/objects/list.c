@@ -6,7 +6,10 @@
  * glob; one that would ends early, with a token.
  *
  * Then the page is held against the disk: the files it names, and the folders between its first and
- * last name. If something had changed there the rows follow, and the page is read once more. */
+ * last name. If something had changed there the rows follow, and the page is read once more.
+ *
+ * At last, where the query wants it, items that lack hashes get them: the smallest first, as far as
+ * the query's bytes go. What is left is for the scan thread. */
 #include "objects/objects_int.h"
 
 #include "wire/wire.h"
@@ -24,6 +27,7 @@ struct walk {
     const struct object_query *query;
     size_t limit;
     int64_t bucket_id;
+    struct bucket_row bucket;
     struct position from; /* where the page begins */
     struct position at;   /* after the last entry taken */
     ty_str below;         /* where the list ends */
@@ -200,6 +204,7 @@ static ty_err walk_fn(struct db_conn *c, void *arg)
     if (err != TY_OK)
         return err;
     x->bucket_id = b.id;
+    x->bucket = b;
     bool leap = true, row = false;
     while (err == TY_OK && !x->more) {
         if (leap)
@@ -308,6 +313,32 @@ static ty_err walk_compare(struct walk *x)
     return err;
 }
 
+/* ---- hashes ---- */
+
+static int by_size(const void *a, const void *b)
+{
+    const struct row *const *x = a, *const *y = b;
+    return ((*x)->object.size > (*y)->object.size) - ((*x)->object.size < (*y)->object.size);
+}
+
+static ty_err walk_hash(struct walk *x)
+{
+    struct row **rows = ty_new_array(x->arena, struct row *, x->row_count);
+    size_t count = 0, fit = 0;
+    for (size_t i = 0; i < x->row_count; i++)
+        if (x->is_item[i] && !x->rows[i].object.has_crc32c)
+            rows[count++] = &x->rows[i];
+    if (count == 0)
+        return TY_OK;
+    qsort(rows, count, sizeof(struct row *), by_size);
+    int64_t left = x->query->hash_bytes;
+    while (fit < count && rows[fit]->object.size <= left)
+        left -= rows[fit++]->object.size;
+    if (fit < count)
+        objects_scan_soon(x->o);
+    return rows_hash(x->o, x->query->bucket, rows, fit);
+}
+
 static void walk_result(struct walk *x, struct object_page *ret_page)
 {
     struct object_page *page = &x->page;
@@ -317,6 +348,7 @@ static void walk_result(struct walk *x, struct object_page *ret_page)
         if (!x->is_item[i])
             continue;
         page->items[n] = x->rows[i].object;
+        object_set_end(&page->items[n], &x->bucket);
         page->items[n++].bucket = x->query->bucket;
     }
     page->next_token = x->more ? token_make(x->arena, &x->at) : TY_STR("");
@@ -345,6 +377,8 @@ ty_err objects_list(struct objects *o, struct ty_arena *a, const struct object_q
         if (err != TY_OK || after == before)
             break;
     }
+    if (err == TY_OK && query->hash_bytes > 0)
+        err = walk_hash(&x);
     if (err == TY_OK)
         walk_result(&x, ret_page);
     return err;

@@ -16,7 +16,8 @@
  *
  * Others may change the files of buckets/ (jobs do, through /gcs). What stat says (inode, size,
  * mtime, ctime) is compared when an object is asked for or listed; a difference is a new
- * generation, whose hashes are computed when they are asked for. New and removed names are found
+ * generation, whose hashes are computed when they are asked for, alone or in a list that wants them
+ * (object_query.hash_bytes), or by the scan thread. New and removed names are found
  * where a folder's mtime differs from the recorded one, and by objects_scan (at a job's end).
  * A folder of no file is no object. Symbolic links and devices are never followed or listed.
  *
@@ -60,7 +61,8 @@ enum {
     OBJECTS_SESSION_BYTES = 33, /* an id: 32 hex digits and NUL */
     OBJECTS_TOKEN_BYTES = 2048,
 };
-#define OBJECTS_OBJECT_BYTES   (INT64_C(5) << 40) /* largest object: 5 TiB, as there */
+#define OBJECTS_OBJECT_BYTES   (INT64_C(5) << 40)   /* largest object: 5 TiB, as there */
+#define OBJECTS_HASH_BYTES     (INT64_C(256) << 20) /* hash_bytes of a client's list */
 #define OBJECTS_SESSION_TTL_NS (INT64_C(7) * 86400 * 1000000000)
 
 struct objects;
@@ -151,10 +153,12 @@ struct object {
     int64_t metageneration;
     int64_t size;
     int64_t create_ns, update_ns;
-    int64_t delete_ns; /* when it stopped being live; 0: it is live */
+    int64_t delete_ns;      /* when it stopped being live; 0: it is live */
+    int64_t hard_delete_ns; /* soft-deleted: gone for good from then on */
     bool soft_deleted; /* to be restored or forgotten; else, with delete_ns, an old generation */
     bool has_md5;      /* not for composed ones */
-    bool has_crc32c;   /* false only in a list, for a file that changed behind our back */
+    bool has_crc32c;   /* false only in a list, for a file that changed behind our back and that
+                          hash_bytes did not reach */
     unsigned char md5[16];
     uint32_t crc32c;
     int components; /* > 0: composed of that many */
@@ -300,6 +304,7 @@ struct object_query {
     bool versions;     /* old generations too, oldest first within a name */
     bool soft_deleted; /* only soft-deleted ones */
     bool include_trailing_delimiter; /* "dir/" is an item beside being a prefix */
+    int64_t hash_bytes; /* read at most that much to fill in missing hashes, smallest items first */
 };
 struct object_page {
     struct object *items;
@@ -321,10 +326,12 @@ bool objects_glob_match(ty_str glob, ty_str name); /* of a glob that was checked
 /* Look at every folder of a bucket (empty: of all) for changes made behind our back. For a job's
  * end. */
 TY_NODISCARD ty_err objects_scan(struct objects *o, ty_str bucket);
-/* The same for all, on a thread of its own, soon. Never blocks. */
+/* The same for all, on a thread of its own, soon; then hashes that are missing. Never blocks. A
+ * list that leaves some out for lack of hash_bytes calls it. */
 void objects_scan_soon(struct objects *o);
 /* Expired sessions, soft-deleted objects past their time, lifecycle rules. The thread does it a
- * minute after the start, then every hour. */
+ * minute after the start, then every hour, and seconds after a bucket's lifecycle or soft-delete
+ * policy changed. */
 TY_NODISCARD ty_err objects_sweep(struct objects *o);
 /* Where a bucket's files are, for binding at /gcs: "<data>/buckets/<bucket>". */
 const char *objects_bucket_path(struct objects *o, struct ty_arena *a, ty_str bucket);

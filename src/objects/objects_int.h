@@ -20,6 +20,7 @@ enum {
     SETTLE_MS = 250,
     SWEEP_MS = 3600 * 1000,
     SWEEP_FIRST_MS = 60 * 1000,  /* after a start: servers that live for minutes sweep, too */
+    SWEEP_SOON_MS = 5 * 1000,    /* after a policy changed; several changes are one sweep */
     CHECKPOINT_BYTES = 64 << 20, /* a session's bytes between two records of its offset */
     FLUSH_BYTES = 8 << 20,       /* written out in the background from then on */
     RECENT_SLOTS = 1024,
@@ -46,6 +47,7 @@ struct objects {
     bool scan_runs;
     pthread_cond_t scan_wake; /* with thread_lock */
     bool scan_wanted;
+    bool sweep_wanted; /* with thread_lock */
     bool unsettled;    /* atomic: something was committed since the last settling */
     uint64_t followed; /* atomic: rows changed because the disk had changed */
 
@@ -238,8 +240,21 @@ TY_NODISCARD ty_err object_open(struct objects *o, struct ty_arena *a, struct ob
                                 const struct object_conditions *conditions, bool hashed,
                                 struct row *ret_row, bool *ret_old, int *ret_fd);
 
+/* The row's bytes: 0, or errno; ENOENT: neither where they should be nor on their way there. */
+int row_open(struct objects *o, ty_str bucket, const struct row *row, int *ret_fd);
+/* Until when a soft-deleted one can be restored, by its bucket's policy as it is now. */
+void object_set_end(struct object *object, const struct bucket_row *b);
 /* Is the open file what the row says? */
 bool row_is_file(const struct row *row, int fd);
+
+/* ---- hashes of files that we did not write (hash.c) ---- */
+
+/* Compute and record. *ret_same: the file stayed the same while it was read; then the row has them.
+ * Closing: TY_CANCELLED. */
+TY_NODISCARD ty_err hash_file(struct objects *o, struct row *row, int fd, bool *ret_same);
+/* The same for rows of a bucket; those that change or cannot be read stay without. Reorders `rows`.
+ */
+TY_NODISCARD ty_err rows_hash(struct objects *o, ty_str bucket, struct row **rows, size_t count);
 
 /* ---- rows looked at lately (recent.c) ---- */
 
@@ -271,6 +286,10 @@ void settle_stop(struct objects *o);
 TY_NODISCARD ty_err scan_start(struct objects *o);
 void scan_stop(struct objects *o);
 bool scan_stopping(struct objects *o); /* closing: a long look ends now */
+/* objects_scan, hashing at most that many bytes a page; *ret_unhashed: objects without hashes. */
+TY_NODISCARD ty_err buckets_look(struct objects *o, ty_str bucket, int64_t hash_bytes,
+                                 uint64_t *ret_unhashed);
+void sweep_soon(struct objects *o); /* SWEEP_SOON_MS from now, or before */
 /* Look at the folders of [from, below) for new names. `shallow`: of those not yet looked at, and of
  * `from`'s own. */
 TY_NODISCARD ty_err folders_check(struct objects *o, ty_str bucket, int64_t bucket_id, ty_str from,

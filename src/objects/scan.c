@@ -4,7 +4,11 @@
  * end makes the rows true for those who read nothing else. With a million objects that takes
  * seconds, so nobody waits for it, several jobs that end meanwhile are one look, and after each
  * look the thread rests SCAN_REST times as long as it took: jobs that end all the time cost a small
- * part of one CPU. */
+ * part of one CPU.
+ *
+ * If the look met objects without hashes, a second one computes them: later lists have them, and no
+ * client waits for the bytes to be read. It rests as long as that took, for files that are written
+ * all the time. */
 #include "objects/objects_int.h"
 
 enum {
@@ -55,10 +59,15 @@ static void *thread_main(void *arg)
     struct objects *o = arg;
     while (wait_wanted(o)) {
         rest(o, SCAN_WAIT_MS);
+        uint64_t unhashed = 0;
         int64_t begin_ms = ty_boot_ms();
-        if (objects_scan(o, TY_STR("")) != TY_OK && !scan_stopping(o))
+        ty_err err = buckets_look(o, TY_STR(""), 0, &unhashed);
+        int64_t looked_ms = ty_boot_ms();
+        if (err == TY_OK && unhashed > 0)
+            err = buckets_look(o, TY_STR(""), INT64_MAX, &unhashed);
+        if (err != TY_OK && !scan_stopping(o))
             log_warn("objects.scan", "error=\"%s\"", ty_err_message());
-        rest(o, (ty_boot_ms() - begin_ms) * SCAN_REST);
+        rest(o, (looked_ms - begin_ms) * SCAN_REST + ty_boot_ms() - looked_ms);
     }
     return NULL;
 }

@@ -296,12 +296,30 @@ void wake_settling(struct objects *o)
     pthread_mutex_unlock(&o->thread_lock);
 }
 
+void sweep_soon(struct objects *o)
+{
+    pthread_mutex_lock(&o->thread_lock);
+    o->sweep_wanted = true;
+    pthread_cond_signal(&o->thread_wake);
+    pthread_mutex_unlock(&o->thread_lock);
+}
+
+static bool sweep_wanted(struct objects *o)
+{
+    pthread_mutex_lock(&o->thread_lock);
+    bool wanted = o->sweep_wanted;
+    o->sweep_wanted = false;
+    pthread_mutex_unlock(&o->thread_lock);
+    return wanted;
+}
+
 /* False: closing. */
 static bool thread_wait(struct objects *o, int64_t ms, bool for_work)
 {
     int64_t until_ms = ty_boot_ms() + ms, left;
     pthread_mutex_lock(&o->thread_lock);
-    while (!o->closing && !(for_work && __atomic_load_n(&o->unsettled, __ATOMIC_RELAXED)) &&
+    while (!o->closing &&
+           !(for_work && (o->sweep_wanted || __atomic_load_n(&o->unsettled, __ATOMIC_RELAXED))) &&
            (left = until_ms - ty_boot_ms()) > 0)
         ty_cond_wait_ms(&o->thread_wake, &o->thread_lock, left);
     bool goes_on = !o->closing;
@@ -336,6 +354,8 @@ static void *thread_main(void *arg)
             __atomic_store_n(&o->unsettled, true, __ATOMIC_RELAXED); /* again, a little later */
             thread_wait(o, 10 * SETTLE_MS, false);
         }
+        if (sweep_wanted(o) && due_left_ms(&due) > SWEEP_SOON_MS)
+            due = due_in(SWEEP_SOON_MS);
         if (due_left_ms(&due) > 0)
             continue;
         due = due_in(SWEEP_MS);

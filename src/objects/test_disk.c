@@ -29,6 +29,100 @@ static void disk_new_file_is_an_object(void **state)
     fixture_close(&f);
 }
 
+static struct object_page list_page(struct fixture *f, struct object_query query)
+{
+    struct object_page page;
+    query.bucket = BUCKET;
+    assert_ok(objects_list(f->o, &f->a, &query, &page));
+    return page;
+}
+
+#define UNHASHED "SELECT count(*) FROM object WHERE hashes = 0"
+
+/* The smallest first, never more than was allowed; what was read is recorded. */
+static void hashes_in_a_list(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    disk_write(&f, "buckets/data/a", "0123456789");
+    disk_write(&f, "buckets/data/b", "12");
+    disk_write(&f, "buckets/data/c", "123");
+    struct object_page page = list_page(&f, (struct object_query){0});
+    assert_int_equal(page.item_count, 3);
+    for (size_t i = 0; i < 3; i++)
+        assert_false(page.items[i].has_md5 || page.items[i].has_crc32c);
+    page = list_page(&f, (struct object_query){.hash_bytes = 4});
+    assert_true(!page.items[0].has_crc32c && page.items[1].has_md5 && !page.items[2].has_crc32c);
+    assert_int_equal(ask(&f, UNHASHED), 2);
+    page = list_page(&f, (struct object_query){.hash_bytes = 13});
+    for (size_t i = 0; i < 3; i++) {
+        struct object one = get(&f, i == 0 ? "a" : i == 1 ? "b" : "c");
+        assert_true(page.items[i].has_md5 && page.items[i].has_crc32c);
+        assert_memory_equal(page.items[i].md5, one.md5, 16);
+        assert_int_equal(page.items[i].crc32c, one.crc32c);
+        assert_int_equal(page.items[i].generation, one.generation);
+    }
+    assert_int_equal(page.items[0].crc32c, wire_crc32c(0, "0123456789", 10));
+    assert_int_equal(ask(&f, UNHASHED), 0);
+    page = list_page(&f, (struct object_query){0});
+    assert_true(page.items[0].has_md5);
+    fixture_close(&f);
+}
+
+/* A soft-deleted one that never had hashes gets them, too. */
+static void hashes_of_old_ones(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    disk_write(&f, "buckets/data/a", "12");
+    list_page(&f, (struct object_query){0});
+    ask(&f, "UPDATE bucket SET soft_delete_s = 1000");
+    assert_ok(objects_delete(f.o, ref_of("a"), NULL));
+    assert_int_equal(ask(&f, "SELECT hashes FROM old"), 0);
+    struct object_page page =
+        list_page(&f, (struct object_query){.soft_deleted = true, .hash_bytes = 2});
+    assert_true(page.item_count == 1 && page.items[0].has_md5);
+    assert_int_equal(page.items[0].crc32c, wire_crc32c(0, "12", 2));
+    assert_int_equal(ask(&f, "SELECT hashes FROM old"), 3);
+    fixture_close(&f);
+}
+
+/* A list that had to leave some out wakes the thread that does the rest. */
+static void hashes_in_the_background(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    disk_write(&f, "buckets/data/a", "0123456789");
+    assert_false(list_page(&f, (struct object_query){.hash_bytes = 1}).items[0].has_crc32c);
+    for (int i = 0; i < 600 && ask(&f, UNHASHED) > 0; i++)
+        usleep(100000);
+    struct object_page page = list_page(&f, (struct object_query){0});
+    assert_true(page.items[0].has_md5);
+    assert_int_equal(page.items[0].crc32c, wire_crc32c(0, "0123456789", 10));
+    fixture_close(&f);
+}
+
+/* A terabyte of holes would take the better part of an hour. */
+static void hashes_end_with_the_buckets(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    disk_write(&f, "buckets/data/a", "");
+    assert_int_equal(truncate(path_of(&f, "buckets/data/a"), INT64_C(1) << 40), 0);
+    objects_scan_soon(f.o);
+    for (int i = 0; i < 600 && ask(&f, UNHASHED) != 1; i++) /* the first look has ended */
+        usleep(100000);
+    usleep(300000);
+    objects_close(f.o);
+    f.o = NULL;
+    assert_int_equal(ask(&f, UNHASHED), 1);
+    fixture_close(&f);
+}
+
 static void disk_change_is_a_generation(void **state)
 {
     (void)state;
@@ -471,6 +565,10 @@ static const struct CMUnitTest tests[] = {
     TEST("disk/copied_files_are_the_same_objects", disk_copied_files_are_the_same_objects),
     TEST("disk/nothing_to_copy", disk_nothing_to_copy),
     TEST("disk/new_file_is_an_object", disk_new_file_is_an_object),
+    TEST("hashes/in_a_list", hashes_in_a_list),
+    TEST("hashes/of_old_ones", hashes_of_old_ones),
+    TEST("hashes/in_the_background", hashes_in_the_background),
+    TEST("hashes/end_with_the_buckets", hashes_end_with_the_buckets),
     TEST("disk/change_is_a_generation", disk_change_is_a_generation),
     TEST("disk/removal_is_seen", disk_removal_is_seen),
     TEST("disk/names_are_found_by_lists", disk_names_are_found_by_lists),
