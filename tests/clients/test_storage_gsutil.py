@@ -67,6 +67,23 @@ def test_a_day_with_gsutil(run, shared_yard, tmp_path):
     assert "404" in run("ls", bucket, expect=1).stderr and not folder.exists()
 
 
+def test_files_put_by_hand(run, shared_yard, tmp_path):
+    """gsutil takes hashes from the list and refuses objects that have none. What is no plain file is no object."""
+    folder = shared_yard.data / "buckets" / "gsutil-hand"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "a.txt").write_text("there before the bucket")
+    shared_yard.trainyard("storage", "buckets", "create", "gs://gsutil-hand", check=True)
+    (folder / "sub" / "b.bin").write_bytes(bytes(range(256)) * 4096)
+    (folder / "link").symlink_to("a.txt")
+    os.mkfifo(folder / "pipe")
+    (folder / os.fsdecode(b"latin-\xe9")).write_text("not UTF-8")
+    run("cp", "-r", "gs://gsutil-hand", tmp_path)
+    copied = tmp_path / "gsutil-hand"
+    assert sorted(str(p.relative_to(copied)) for p in copied.rglob("*") if not p.is_dir()) == ["a.txt", "sub/b.bin"]
+    for name in ("a.txt", "sub/b.bin"):
+        assert (copied / name).read_bytes() == (folder / name).read_bytes()
+
+
 @pytest.mark.slow
 def test_200_mb_with_an_interruption(run, gsutil, shared_yard, tmp_path, warm_gsutil):
     """gsutil is killed in the middle; the next one takes up the same session. Then back."""
