@@ -20,4 +20,7 @@ TY_NODISCARD ty_err auth_bundle_write(struct ty_arena *a, const char *client_dir
 TY_NODISCARD ty_err auth_gcloud_write(struct ty_arena *a, const char *client_dir, const char *url,
                                       const char *project, const char *region);
 
+/* ty_file_replace, unless the file has these bytes and this mode already. */
+TY_NODISCARD ty_err auth_file_write(const char *path, ty_str bytes, mode_t mode);
+
 #endif

@@ -312,7 +312,7 @@ ty_err auth_bundle_write(struct ty_arena *a, const char *client)
     ty_buf_addc(&b, '\n');
     ty_buf_adds(&b, ours);
     /* A container's user may be another one: the folder above keeps others of the machine out. */
-    err = ty_file_replace(AT_FDCWD, path, ty_buf_str(&b), 0644);
+    err = auth_file_write(path, ty_buf_str(&b), 0644);
     ty_buf_clear(&b);
     return err;
 }

@@ -352,6 +352,29 @@ static void gcloud_properties_are_set_and_unset(void **state)
     assert_str(auth_gcloud_property(&y->arena, fresh, "ai", "region"), "r");
 }
 
+/* A full disk has no room for the same bytes again. */
+static void prepare_leaves_what_is_the_same(void **state)
+{
+    struct yard *y = *state;
+    static const char *const names[] = {"key.json", "boto", "python/sitecustomize.py",
+                                        "lib/trainyard-gs.so"};
+    struct stat before[TY_COUNT(names)], after;
+    assert_ok(auth_client_prepare(y->dir, URL, "demo", "us-central1"));
+    for (size_t i = 0; i < TY_COUNT(names); i++)
+        assert_int_equal(stat(ty_format(&y->arena, "%s/client/%s", y->dir, names[i]), &before[i]),
+                         0);
+    assert_ok(auth_client_prepare(y->dir, URL, "demo", "us-central1"));
+    for (size_t i = 0; i < TY_COUNT(names); i++) {
+        const char *path = ty_format(&y->arena, "%s/client/%s", y->dir, names[i]);
+        assert_int_equal(stat(path, &after), 0);
+        assert_int_equal(after.st_mtim.tv_nsec, before[i].st_mtim.tv_nsec);
+        assert_int_equal(after.st_mtim.tv_sec, before[i].st_mtim.tv_sec);
+    }
+    yard_write(y, "boto", "theirs");
+    assert_ok(auth_client_prepare(y->dir, URL, "demo", "us-central1"));
+    assert_false(ty_str_is(yard_read(y, "boto"), "theirs"));
+}
+
 static void prepare_names_the_missing_folder(void **state)
 {
     struct yard *y = *state;
@@ -449,6 +472,7 @@ static const struct CMUnitTest tests[] = {
     YARD_TEST("replica/token_is_read_back", replica_token_is_read_back),
     YARD_TEST("replica/tampered_is_refused", replica_tampered_is_refused),
     YARD_TEST("secret/is_made_once_and_private", secret_is_made_once_and_private),
+    YARD_TEST("prepare/leaves_what_is_the_same", prepare_leaves_what_is_the_same),
     YARD_TEST("prepare/names_the_missing_folder", prepare_names_the_missing_folder),
 };
 TEST_MAIN("auth", tests)

@@ -52,6 +52,9 @@ ty_err answer_with(struct http_request *req, struct http_response *res, ty_err e
     if (status >= 500)
         log_error("gcs.error", "request=%s status=%d path='%.*s' error='%s'", req->id, status,
                   req->path.len > 512 ? 512 : (int)req->path.len, req->path.ptr, message.ptr);
+    else if (err == TY_RESOURCE_EXHAUSTED) /* a full disk is the operator's trouble, too */
+        log_warn("gcs.refused", "request=%s status=%d path='%.*s' error='%s'", req->id, status,
+                 req->path.len > 512 ? 512 : (int)req->path.len, req->path.ptr, message.ptr);
     return TY_OK;
 }
 

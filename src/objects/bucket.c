@@ -312,11 +312,13 @@ ty_err objects_bucket_delete(struct objects *o, ty_str name,
         return err;
     struct ty_arena a = {0};
     struct get x = {.arena = &a, .name = name, .conditions = conditions};
-    err = db_write(o->db, delete_fn, &x);
+    err = write_freeing(o, delete_fn, &x);
     if (err == TY_OK) {
         const char *bucket = ty_cstr(&a, name);
         folders_remove(o->buckets_fd, bucket); /* a start does what is left of this */
         if (ty_remove_tree(o->odd_fd, bucket) != TY_OK)
+            log_warn("objects.bucket", "error=\"%s\"", ty_err_message());
+        if (sessions_expire(o) != TY_OK) /* the next sweep does */
             log_warn("objects.bucket", "error=\"%s\"", ty_err_message());
     }
     ty_arena_clear(&a);

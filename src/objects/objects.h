@@ -71,6 +71,9 @@ struct objects;
  * objects_scan_soon. */
 TY_NODISCARD ty_err objects_open(const char *data_dir, struct objects **ret_objects);
 void objects_close(struct objects *o); /* nobody may be inside a call. NULL is fine */
+/* Before a start: where the disk is nearly full, data_dir/reserve is given up for what a start
+ * writes. The caller holds the data folder's lock. An open makes it again when there is room. */
+void objects_reserve_yield(const char *data_dir);
 
 /* A copy of the rows, of one moment, whoever works with them; nothing where there are none. */
 TY_NODISCARD ty_err objects_rows_copy(const char *data_dir, const char *to_dir);

@@ -23,6 +23,8 @@ enum {
     SWEEP_SOON_MS = 5 * 1000,    /* after a policy changed; several changes are one sweep */
     CHECKPOINT_BYTES = 64 << 20, /* a session's bytes between two records of its offset */
     FLUSH_BYTES = 8 << 20,       /* written out in the background from then on */
+    RESERVE_BYTES = 4 << 20,     /* of data/reserve (reserve.c) */
+    RESERVE_LEAST = 64 << 10,    /* a smaller one would help nobody */
     RECENT_SLOTS = 1024,
     RECENT_BYTES = 1024, /* of a row's strings; one with more is not kept */
 };
@@ -276,6 +278,14 @@ void md5_end(struct md5 *h, unsigned char out[16]);
 void sha256_hex(ty_str s, char out[65]);
 /* crc32c of A followed by B, which is len_b long. */
 uint32_t crc32c_join(uint32_t a, uint32_t b, int64_t len_b);
+
+/* ---- a full disk (reserve.c) ---- */
+
+/* db_write of something that frees space: on a full disk the reserve is given up for it, and it is
+ * tried once more. `fn` may so be called twice. */
+TY_NODISCARD ty_err write_freeing(struct objects *o, db_fn fn, void *arg);
+/* Make the reserve again, or larger, if there is room. */
+void reserve_keep(struct objects *o);
 
 /* ---- upkeep ---- */
 

@@ -319,7 +319,7 @@ ty_err objects_delete(struct objects *o, struct object_ref ref,
     if (err != TY_OK)
         return err;
     x.seen = file_see(o, ref.bucket, ref.name);
-    err = db_write(o->db, delete_fn, &x);
+    err = write_freeing(o, delete_fn, &x);
     if (err == TY_OK && !x.kept)
         row_remove_file(o, ref.bucket, &x.look.row);
     else if (err == TY_OK)

@@ -348,11 +348,14 @@ static void *thread_main(void *arg)
 {
     struct objects *o = arg;
     struct due due = due_in(SWEEP_FIRST_MS);
+    reserve_keep(o);
     while (thread_wait(o, due_left_ms(&due), true) && thread_wait(o, SETTLE_MS, false)) {
         if (__atomic_exchange_n(&o->unsettled, false, __ATOMIC_RELAXED) && settle(o) != TY_OK) {
             log_warn("objects.settle", "error=\"%s\"", ty_err_message());
             __atomic_store_n(&o->unsettled, true, __ATOMIC_RELAXED); /* again, a little later */
             thread_wait(o, 10 * SETTLE_MS, false);
+        } else {
+            reserve_keep(o);
         }
         if (sweep_wanted(o) && due_left_ms(&due) > SWEEP_SOON_MS)
             due = due_in(SWEEP_SOON_MS);

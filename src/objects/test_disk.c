@@ -1,5 +1,7 @@
-/* test_disk.c -- files that others change, as jobs do through /gcs; and hostile ones. */
+/* test_disk.c -- files that others change, as jobs do through /gcs; hostile ones; and a full disk.
+ */
 #include "objects/test_objects.h"
+#include "objects/upload_int.h"
 
 #include "wire/wire.h"
 
@@ -559,7 +561,107 @@ static void now_never_what_was(void **state)
     fixture_close(&f);
 }
 
+/* ---- a full disk ---- */
+
+static void fault_set(const char *fault)
+{
+    if (fault)
+        setenv("TY_FAULT", fault, 1);
+    else
+        unsetenv("TY_FAULT");
+    ty_seam_role("server");
+}
+
+/* Without its threads, so that it is the call's own commit that fails. */
+static void fixture_attach(struct fixture *f)
+{
+    folder_make(f);
+    assert_ok(objects_attach(f->dir, &f->o));
+    bucket_make(f, BUCKET);
+}
+
+static void full_delete_takes_the_reserve(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct stat st;
+    fixture_attach(&f);
+    reserve_keep(f.o);
+    assert_int_equal(stat(path_of(&f, "reserve"), &st), 0);
+    assert_true((int64_t)st.st_blocks * 512 >= RESERVE_BYTES);
+    put(&f, "a", "one");
+    put(&f, "b", "two");
+    fault_set("enospc-commit:1");
+    assert_ok(objects_delete(f.o, ref_of("a"), NULL));
+    assert_false(on_disk(&f, "reserve"));
+    assert_gone(&f, "a");
+    fault_set("enospc-commit:1+"); /* no room even so */
+    assert_err(TY_RESOURCE_EXHAUSTED, objects_delete(f.o, ref_of("b"), NULL));
+    fault_set(NULL);
+    assert_holds(&f, "b", "two");
+    reserve_keep(f.o);
+    assert_true(on_disk(&f, "reserve"));
+    fault_set("enospc-commit:1"); /* what writes gets none of it */
+    struct object made;
+    assert_err(TY_RESOURCE_EXHAUSTED, try_put(&f, "c", TY_STR("three"), NULL, &made));
+    assert_true(on_disk(&f, "reserve"));
+    fault_set(NULL);
+    fixture_close(&f);
+}
+
+static int64_t staged_bytes(const struct objects_upload *u)
+{
+    struct stat st;
+    assert_int_equal(fstat(u->fd, &st), 0);
+    return st.st_size;
+}
+
+static void full_upload_gives_back_its_bytes(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct objects_upload *u;
+    struct object made;
+    struct object_target target = {.bucket = BUCKET, .name = TY_STR("a")};
+    char id[OBJECTS_SESSION_BYTES];
+    int64_t offset;
+    fixture_attach(&f);
+    assert_ok(objects_upload_begin(f.o, &target, &u));
+    assert_ok(objects_upload_write(u, "Hello", 5));
+    fault_set("enospc-write:1");
+    assert_err(TY_RESOURCE_EXHAUSTED, objects_upload_write(u, ", world", 7));
+    assert_int_equal(staged_bytes(u), 0); /* while the client still sends */
+    fault_set(NULL);
+    objects_upload_free(u);
+
+    assert_ok(objects_session_create(f.o, &target, -1, NULL, NULL, id));
+    assert_ok(objects_session_resume(f.o, ty_str_of(id), 0, -1, &u));
+    assert_ok(objects_upload_write(u, "Hello", 5));
+    assert_ok(objects_upload_pause(u, &offset));
+    assert_ok(objects_upload_write(u, ", lost", 6));
+    fault_set("enospc-commit:1");
+    assert_err(TY_RESOURCE_EXHAUSTED, objects_upload_pause(u, &offset));
+    fault_set(NULL);
+    assert_int_equal(staged_bytes(u), 5);
+    objects_upload_free(u);
+    assert_ok(objects_session_resume(f.o, ty_str_of(id), 5, 12, &u));
+    assert_ok(objects_upload_write(u, ", world", 7));
+    fault_set("enospc-commit:1");
+    assert_err(TY_RESOURCE_EXHAUSTED, objects_upload_finish(u, &f.a, &made));
+    fault_set(NULL);
+    assert_int_equal(staged_bytes(u), 5);
+    objects_upload_free(u);
+    assert_ok(objects_session_resume(f.o, ty_str_of(id), 5, 12, &u));
+    assert_ok(objects_upload_write(u, ", world", 7));
+    assert_ok(objects_upload_finish(u, &f.a, &made));
+    objects_upload_free(u);
+    assert_holds(&f, "a", "Hello, world");
+    fixture_close(&f);
+}
+
 static const struct CMUnitTest tests[] = {
+    TEST("full/delete_takes_the_reserve", full_delete_takes_the_reserve),
+    TEST("full/upload_gives_back_its_bytes", full_upload_gives_back_its_bytes),
     TEST("now/only_what_was_read", now_only_what_was_read),
     TEST("now/never_what_was", now_never_what_was),
     TEST("disk/copied_files_are_the_same_objects", disk_copied_files_are_the_same_objects),

@@ -261,6 +261,32 @@ static void session_survives_a_restart(void **state)
     fixture_close(&f);
 }
 
+static void session_ends_with_its_bucket(void **state)
+{
+    (void)state;
+    struct fixture f;
+    char id[OBJECTS_SESSION_BYTES], other[OBJECTS_SESSION_BYTES];
+    struct objects_upload *u;
+    struct objects_session s;
+    int64_t offset;
+    fixture_open(&f);
+    bucket_make(&f, TY_STR("other"));
+    struct object_target target = {.bucket = TY_STR("other"), .name = TY_STR("x")};
+    assert_ok(objects_session_create(f.o, &target, -1, NULL, NULL, other));
+    session_make(&f, "big", -1, id);
+    assert_ok(objects_session_resume(f.o, ty_str_of(id), 0, -1, &u));
+    assert_ok(objects_upload_write(u, "Hello", 5));
+    assert_ok(objects_upload_pause(u, &offset));
+    objects_upload_free(u);
+    assert_int_equal(disk_count(&f, "staging"), 1);
+    assert_ok(objects_bucket_delete(f.o, BUCKET, NULL));
+    assert_int_equal(disk_count(&f, "staging"), 0);
+    assert_err(TY_NOT_FOUND, objects_session_get(f.o, &f.a, ty_str_of(id), &s));
+    assert_ok(objects_session_get(f.o, &f.a, ty_str_of(other), &s));
+    assert_int_equal(ask(&f, "SELECT open FROM session_count"), 1);
+    fixture_close(&f);
+}
+
 static void session_refuses_what_cannot_be(void **state)
 {
     (void)state;
@@ -355,6 +381,7 @@ static const struct CMUnitTest tests[] = {
     TEST("glob/matches", glob_matches),
     TEST("glob/in_a_list", glob_in_a_list),
     TEST("name/is_checked", names_are_checked),
+    TEST("session/ends_with_its_bucket", session_ends_with_its_bucket),
     TEST("session/survives_a_restart", session_survives_a_restart),
     TEST("session/refuses_what_cannot_be", session_refuses_what_cannot_be),
     TEST("session/checks_hashes", session_checks_hashes),

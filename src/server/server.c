@@ -45,6 +45,7 @@ static ty_err data_dir_lock(struct server *s)
                        TY_STR_ARG(ty_str_trim(holder)), url.len > 0 ? ", at " : "", TY_STR_ARG(url),
                        s->data_dir);
     }
+    objects_reserve_yield(s->data_dir); /* a start writes, too */
     char pid[16];
     int n = snprintf(pid, sizeof pid, "%d\n", (int)getpid());
     if (ftruncate(s->lock_fd, 0) != 0)

@@ -328,7 +328,7 @@ def test_the_next_run_goes_on_where_a_killed_one_stopped(shared_yard, bucket, pl
     assert "matched no objects" in run("ls", f"{bucket}/big.bin", expect=1).stderr
 
     def received():  # the server notices the cut connection, and writes down how far it is
-        reply = shared_yard.call("PUT", next(uploads.iterdir()).read_text(), b"", {"Content-Range": "bytes */60000000"})
+        reply = shared_yard.call("PUT", next(uploads.iterdir()).read_text().split()[0], b"", {"Content-Range": "bytes */60000000"})
         return int(reply.headers.get("range", "0-0").rpartition("-")[2])
     shared_yard.wait_for(lambda: received() > 25_000_000, 30, "the bytes of the killed one")
     sent = Counting(address(shared_yard))
@@ -339,6 +339,23 @@ def test_the_next_run_goes_on_where_a_killed_one_stopped(shared_yard, bucket, pl
     sent.close()
     assert not any(uploads.iterdir())
     assert run("cat", f"{bucket}/big.bin", text=False).stdout == (place / "big.bin").read_bytes()
+
+
+def test_a_changed_file_ends_the_session_of_the_old_one(shared_yard, bucket, place, links, run):
+    pattern_file(place / "big.bin", 40_000_000)
+    proxy = Proxy(address(shared_yard), up=20_000_000, once=True)
+    slow = subprocess.Popen([links / "gsutil", "cp", "big.bin", f"{bucket}/changed"], cwd=place,
+                            env={**shared_yard.client_environment(), "TRAINYARD_URL": proxy.url}, stderr=subprocess.DEVNULL)
+    uploads = shared_yard.data / "client" / "transfers" / "uploads"
+    shared_yard.wait_for(lambda: proxy.over, 30, "an upload")
+    slow.send_signal(signal.SIGKILL)
+    slow.wait()
+    proxy.close()
+    session = next(uploads.iterdir()).read_text().split()[0]
+    (place / "big.bin").write_bytes(b"x" * 9_000_000)
+    assert "Resuming" not in run("cp", "big.bin", f"{bucket}/changed").stderr
+    assert not any(uploads.iterdir())
+    assert shared_yard.call("PUT", session, b"", {"Content-Range": "bytes */40000000"}).status == 404
 
 
 def test_an_upload_outlives_a_restart_of_the_server(yard, tmp_path):
