@@ -414,8 +414,9 @@ ty_err objects_scan(struct objects *o, ty_str bucket)
     struct whole x = {.bucket = bucket};
     ty_err err = db_read(o->db, whole_fn, &x);
     if (err == TY_OK && bucket.len > 0 && (!x.found || !ty_str_eq(x.bucket, bucket)))
-        err =
-            ty_fail(TY_NOT_FOUND, "the bucket '" TY_STR_FMT "' does not exist", TY_STR_ARG(bucket));
+        err = bucket_explain(o, bucket,
+                             ty_fail(TY_NOT_FOUND, "the bucket '" TY_STR_FMT "' does not exist",
+                                     TY_STR_ARG(bucket)));
     while (err == TY_OK && x.found) {
         err = names_check(o, x.bucket);
         if (bucket.len > 0)
