@@ -260,6 +260,7 @@ static void env_replaces_another_yard(void **state)
     size_t count;
     bool found;
     const char *other = ty_format(&y->arena, "%s/other", y->dir);
+    assert_int_equal(mkdir(other, 0700), 0);
     assert_ok(auth_client_prepare(other, URL, "p", "r"));
     const char *before = ty_format(&y->arena, "/mine:%s/client/python:/my/client/python", other);
     struct auth_var *vars = auth_client_env(&y->arena, y->dir, URL, before, &count);

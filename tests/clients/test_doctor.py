@@ -38,11 +38,11 @@ def test_a_folder_that_is_no_bucket(yard):
         return subprocess.run([BINARY, "storage", *words], capture_output=True, text=True, timeout=30, env=environment)
     said = "there is a folder of that name in the data folder's buckets/: 'trainyard storage buckets create gs://typo-bucket'"
     for words in (["ls", "gs://typo-bucket"], ["cat", "gs://typo-bucket/model.txt"], ["buckets", "describe", "gs://typo-bucket"],
-                  ["cp", BINARY.parent / "build.ninja", "gs://typo-bucket/x"], ["buckets", "delete", "gs://typo-bucket"]):
+                  ["cp", BINARY.parent / "build.ninja", "gs://typo-bucket/x"]):
         result = storage(*words)
         assert result.returncode == 1 and said in result.stderr and "of Google's" not in result.stderr, result
-    for path in ("/storage/v1/b/typo-bucket", "/storage/v1/b/typo-bucket/o"):
-        reply = yard.get(path)
+    for method, path in (("GET", ""), ("GET", "/o"), ("GET", "/o/model.txt"), ("DELETE", "")):
+        reply = yard.call(method, "/storage/v1/b/typo-bucket" + path)
         assert reply.status == 404 and said in reply.json["error"]["message"], reply
     assert "folder" not in yard.get("/storage/v1/b/no-such-bucket").json["error"]["message"]
     assert storage("buckets", "create", "gs://typo-bucket").returncode == 0

@@ -118,8 +118,6 @@ GCLOUD = {
         ls -r gs://BUCKET
         cp -r --ignore-symlinks links gs://BUCKET/files
         cp links/** gs://BUCKET/stars/
-        cp links/gone gs://BUCKET/gone
-        rsync -r links gs://BUCKET/synced
         ls -r gs://BUCKET
         ls -r gs://not-here-at-all
         """,
