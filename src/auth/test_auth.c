@@ -253,6 +253,24 @@ static void env_no_google_host(void **state)
     assert_true(found);
 }
 
+/* A shell that was another yard's before: that one's folder goes, the user's own stay. */
+static void env_replaces_another_yard(void **state)
+{
+    struct yard *y = *state;
+    size_t count;
+    bool found;
+    const char *other = ty_format(&y->arena, "%s/other", y->dir);
+    assert_int_equal(mkdir(other, 0700), 0);
+    assert_ok(auth_client_prepare(other, URL, "p", "r"));
+    const char *before = ty_format(&y->arena, "/mine:%s/client/python:/my/client/python", other);
+    struct auth_var *vars = auth_client_env(&y->arena, y->dir, URL, before, &count);
+    assert_string_equal(value_of(vars, count, "PYTHONPATH", &found),
+                        ty_format(&y->arena, "%s/client/python:/mine:/my/client/python", y->dir));
+    vars = auth_client_env(&y->arena, y->dir, URL, "client/python", &count);
+    assert_string_equal(value_of(vars, count, "PYTHONPATH", &found),
+                        ty_format(&y->arena, "%s/client/python:client/python", y->dir));
+}
+
 /* What a shell does not get: the library and the bundle, and no proxy for Google's storage hosts.
  */
 static void env_of_a_job(void **state)
@@ -467,6 +485,7 @@ static const struct CMUnitTest tests[] = {
               gcloud_what_a_crash_left_is_no_configuration),
     YARD_TEST("gcloud/properties_are_set_and_unset", gcloud_properties_are_set_and_unset),
     YARD_TEST("env/no_google_host", env_no_google_host),
+    YARD_TEST("env/replaces_another_yard", env_replaces_another_yard),
     YARD_TEST("env/unsets_what_would_lead_away", env_unsets_what_would_lead_away),
     YARD_TEST("shims/are_links_to_this_program", shims_are_links_to_this_program),
     YARD_TEST("replica/token_is_read_back", replica_token_is_read_back),

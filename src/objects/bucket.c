@@ -148,7 +148,7 @@ ty_err objects_bucket_get(struct objects *o, struct ty_arena *a, ty_str name,
                           const struct object_conditions *conditions, struct bucket *ret_bucket)
 {
     struct get x = {.arena = a, .name = name, .conditions = conditions};
-    ty_err err = db_read(o->db, get_fn, &x);
+    ty_err err = bucket_explain(o, name, db_read(o->db, get_fn, &x));
     if (err == TY_OK)
         *ret_bucket = x.bucket;
     return err;
@@ -255,7 +255,7 @@ ty_err objects_bucket_patch(struct objects *o, struct ty_arena *a, ty_str name,
                             struct bucket *ret_bucket)
 {
     struct get x = {.arena = a, .name = name, .conditions = conditions, .edit = edit, .arg = arg};
-    ty_err err = db_write(o->db, patch_fn, &x);
+    ty_err err = bucket_explain(o, name, db_write(o->db, patch_fn, &x));
     if (err != TY_OK)
         return err;
     if (x.sweeps)

@@ -418,8 +418,9 @@ ty_err buckets_look(struct objects *o, ty_str bucket, int64_t hash_bytes, uint64
     struct whole x = {.bucket = bucket};
     ty_err err = db_read(o->db, whole_fn, &x);
     if (err == TY_OK && bucket.len > 0 && (!x.found || !ty_str_eq(x.bucket, bucket)))
-        err =
-            ty_fail(TY_NOT_FOUND, "the bucket '" TY_STR_FMT "' does not exist", TY_STR_ARG(bucket));
+        err = bucket_explain(o, bucket,
+                             ty_fail(TY_NOT_FOUND, "the bucket '" TY_STR_FMT "' does not exist",
+                                     TY_STR_ARG(bucket)));
     while (err == TY_OK && x.found) {
         err = names_check(o, x.bucket, hash_bytes, &unhashed);
         if (bucket.len > 0)

@@ -230,7 +230,7 @@ static ty_err walk_page(struct walk *x)
     x->looked = x->row_count = 0;
     x->more = false;
     x->page = (struct object_page){.prefixes = ty_new_array(x->arena, ty_str, x->limit + 1)};
-    return db_read(x->o->db, walk_fn, x);
+    return bucket_explain(x->o, x->query->bucket, db_read(x->o->db, walk_fn, x));
 }
 
 /* ---- the page and the disk ---- */

@@ -117,6 +117,9 @@ struct object_settings settings_dup(struct ty_arena *a, const struct object_sett
 void md5_to_ints(const unsigned char md5[16], int64_t *ret_a, int64_t *ret_b);
 void md5_from_ints(int64_t a, int64_t b, unsigned char md5[16]);
 
+/* The same error, or if it says that the bucket does not exist and buckets/ has a folder of its
+ * name (a job made it, or the bucket was deleted under one), the error that tells so. */
+TY_NODISCARD ty_err bucket_explain(const struct objects *o, ty_str name, ty_err err);
 TY_NODISCARD ty_err bucket_find(struct db_conn *c, struct ty_arena *a, ty_str name,
                                 struct bucket_row *ret_bucket);
 /* *ret_found false: there is none. */

@@ -94,7 +94,7 @@ static ty_err look_once(struct objects *o, struct look *x,
     *ret_again = false;
     *ret_fd = -1;
     x->epoch = db_epoch(o->db);
-    ty_err err = db_read(o->db, look_fn, x);
+    ty_err err = bucket_explain(o, x->ref.bucket, db_read(o->db, look_fn, x));
     if (err != TY_OK)
         return err;
     if (!x->found && x->ref.generation == 0 && !x->refreshed &&

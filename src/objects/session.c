@@ -214,7 +214,7 @@ ty_err objects_session_create(struct objects *o, const struct object_target *tar
     ty_random(random, sizeof random);
     for (int i = 0; i < 16; i++)
         snprintf(x.session.shown.id + 2 * i, 3, "%02x", random[i]);
-    err = db_write(o->db, create_fn, &x);
+    err = bucket_explain(o, target->bucket, db_write(o->db, create_fn, &x));
     if (err == TY_OK)
         memcpy(ret_id, x.session.shown.id, OBJECTS_SESSION_BYTES);
     ty_arena_clear(&x.arena);

@@ -46,7 +46,7 @@ static ty_err bucket_fn(struct db_conn *c, void *arg)
 static ty_err early_check(struct early *x)
 {
     struct objects_upload *u = x->u;
-    ty_err err = db_read(u->o->db, bucket_fn, x);
+    ty_err err = bucket_explain(u->o, u->bucket, db_read(u->o->db, bucket_fn, x));
     if (err != TY_OK || !u->conditions.given)
         return err;
     struct object_ref ref = {.bucket = u->bucket, .name = u->name};

@@ -58,10 +58,15 @@ static const char *exception_of(int status)
 }
 
 /* A missing bucket and a missing object are both 404; only the text tells them apart. */
-static bool names_bucket(ty_str message)
+static enum storage_missing missing_by(ty_str message)
 {
-    return ty_str_starts(message, TY_STR("the bucket '")) ||
-           ty_str_starts(message, TY_STR("The specified bucket does not exist"));
+    static const char folder[] = "there is a folder of that name";
+    if (!ty_str_starts(message, TY_STR("the bucket '")) &&
+        !ty_str_starts(message, TY_STR("The specified bucket does not exist")))
+        return STORAGE_THERE;
+    return memmem(message.ptr, message.len, folder, sizeof(folder) - 1) != NULL
+               ? STORAGE_MISSING_HAS_FOLDER
+               : STORAGE_MISSING;
 }
 
 ty_err storage_fail_api(struct storage_conn *c, const struct http_reply *reply)
@@ -78,7 +83,7 @@ ty_err storage_fail_api(struct storage_conn *c, const struct http_reply *reply)
         message = reply->body;
     message.len = message.len > MESSAGE_BYTES ? MESSAGE_BYTES : message.len;
     bool gsutil = c->s->style == STORAGE_GSUTIL;
-    c->bucket_missing = reply->status == 404 && names_bucket(message);
+    c->bucket_missing = reply->status == 404 ? missing_by(message) : STORAGE_THERE;
     if (c->bucket_missing && gsutil)
         err =
             ty_fail(code, "BucketNotFoundException: 404 gs://" TY_STR_FMT " bucket does not exist.",

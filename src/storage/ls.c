@@ -170,7 +170,11 @@ static ty_err show_ref(struct lister *l, const struct storage_ref *ref, bool sev
         bool gcloud = l->s->style == STORAGE_GCLOUD;
         bool heading = ref->kind == STORAGE_IS_BUCKET ? several || (l->o->recursive && gcloud)
                                                       : several || l->o->recursive;
-        err = show_folder(l, ref->url.bucket, ref->url.name, heading);
+        bool theirs = strcmp(l->s->program, "gcloud") == 0; /* heads what is gone, too */
+        if (heading && gcloud && !theirs && ref->kind == STORAGE_IS_BUCKET)
+            err = storage_bucket_get(&l->conn, ref->url.bucket, &json);
+        if (err == TY_OK)
+            err = show_folder(l, ref->url.bucket, ref->url.name, heading);
     }
     json_decref(json);
     ty_arena_clear(&a);

@@ -57,7 +57,7 @@ struct shared {
     size_t failed;
     ty_err err;
     char *message;
-    bool bucket_missing;
+    enum storage_missing bucket_missing;
     ty_str bucket;
     int status;
 };

@@ -68,12 +68,15 @@ void storage_step_of(ty_str name, struct storage_step *ret_step);
 /* ---- api.c ---- */
 
 /* A thread's connection. */
+/* Was the last call's bucket there? A folder of its name is one in the server's buckets/. */
+enum storage_missing { STORAGE_THERE, STORAGE_MISSING, STORAGE_MISSING_HAS_FOLDER };
+
 struct storage_conn {
     struct storage *s;
     struct http_client client;
-    int status;          /* HTTP's, of the last answer; 0: none came */
-    ty_str bucket;       /* of the last call */
-    bool bucket_missing; /* it was not there */
+    int status;    /* HTTP's, of the last answer; 0: none came */
+    ty_str bucket; /* of the last call */
+    enum storage_missing bucket_missing;
 };
 TY_NODISCARD ty_err storage_conn_open(struct storage_conn *c, struct storage *s);
 void storage_conn_close(struct storage_conn *c);

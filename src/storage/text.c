@@ -28,12 +28,21 @@ void storage_note(const struct storage *s, const char *fmt, ...)
     va_end(args);
 }
 
-/* A bucket of somebody else's, such as the public ones that tutorials read from. */
+/* A bucket that a job wrote to before it was made, or one of somebody else's, such as the public
+ * ones that tutorials read from. */
 static void say_how_to_bring(const struct storage_conn *c)
 {
     int n = (int)c->bucket.len;
     const char *b = c->bucket.ptr;
-    fprintf(stderr,
+    if (c->bucket_missing == STORAGE_MISSING_HAS_FOLDER)
+        fprintf(stderr,
+                "gs://%.*s is not a bucket, but there is a folder of that name in the data "
+                "folder's buckets/: 'trainyard storage buckets create gs://%.*s' makes it a "
+                "bucket, with its files.\n",
+                n, b, n, b);
+    else
+        fprintf(
+            stderr,
             "gs://%.*s is not a bucket of this machine; trainyard storage buckets create gs://%.*s "
             "makes it.\nTo bring data of Google's in: gcloud storage cp -r gs://%.*s/FOLDER . in a "
             "shell that reaches Google, then trainyard storage cp -r FOLDER gs://%.*s/\n",

@@ -154,7 +154,7 @@ ty_err storage_copy_run(struct storage_conn *c, const struct storage_options *o,
         ty_arena_clear(&a);
         return TY_OK;
     }
-    c->bucket_missing = false;
+    c->bucket_missing = STORAGE_THERE;
     if (c->s->style == STORAGE_GSUTIL)
         say_copying(c->s, o, copy, &a, p);
     if (copy->from.cloud && copy->to.cloud)

@@ -25,6 +25,31 @@ def test_of_a_running_server(yard):
         assert rows[check]["result"] == "ok", rows[check]
 
 
+def test_a_folder_that_is_no_bucket(yard):
+    """What a job leaves that writes to /gcs/NAME without a bucket NAME: said by doctor and by 404s, and adopted."""
+    folder = yard.data / "buckets" / "typo-bucket"
+    folder.mkdir(parents=True)
+    (folder / "model.txt").write_text("trained\n")
+    row = doctor(yard.data, 0)["buckets"]
+    assert row["result"] == "note" and "typo-bucket" in row["detail"] and "buckets create gs://NAME" in row["detail"], row
+    environment = {**yard.client_environment(), "TRAINYARD_DATA": str(yard.data)}
+
+    def storage(*words):
+        return subprocess.run([BINARY, "storage", *words], capture_output=True, text=True, timeout=30, env=environment)
+    said = "there is a folder of that name in the data folder's buckets/: 'trainyard storage buckets create gs://typo-bucket'"
+    for words in (["ls", "gs://typo-bucket"], ["cat", "gs://typo-bucket/model.txt"], ["buckets", "describe", "gs://typo-bucket"],
+                  ["cp", BINARY.parent / "build.ninja", "gs://typo-bucket/x"]):
+        result = storage(*words)
+        assert result.returncode == 1 and said in result.stderr and "of Google's" not in result.stderr, result
+    for method, path in (("GET", ""), ("GET", "/o"), ("GET", "/o/model.txt"), ("DELETE", "")):
+        reply = yard.call(method, "/storage/v1/b/typo-bucket" + path)
+        assert reply.status == 404 and said in reply.json["error"]["message"], reply
+    assert "folder" not in yard.get("/storage/v1/b/no-such-bucket").json["error"]["message"]
+    assert storage("buckets", "create", "gs://typo-bucket").returncode == 0
+    assert storage("cat", "gs://typo-bucket/model.txt").stdout == "trained\n"
+    assert doctor(yard.data, 0)["buckets"]["result"] == "ok"
+
+
 def test_without_a_data_folder(tmp_path):
     rows = doctor(tmp_path / "none", 0)
     assert rows["data folder"]["result"] == "note" and "'trainyard serve' makes it" in rows["data folder"]["detail"]

@@ -112,6 +112,15 @@ GCLOUD = {
         cp --nonsense a b
         cp -r gs://BUCKET/nothing out
         """,
+    "links": """
+        buckets create gs://BUCKET --location=us-central1
+        cp -r links gs://BUCKET
+        ls -r gs://BUCKET
+        cp -r --ignore-symlinks links gs://BUCKET/files
+        cp links/** gs://BUCKET/stars/
+        ls -r gs://BUCKET
+        ls -r gs://not-here-at-all
+        """,
     "lists": """
         buckets create gs://BUCKET --location=us-central1
         ls gs://BUCKET
@@ -490,6 +499,11 @@ def seed(folder):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         os.utime(path, (1_700_000_000, 1_700_000_000))
+    (folder / "links").mkdir()
+    for name, target in (("gone", "nothing"), ("to-file", "../f.txt"), ("to-folder", "../d")):
+        (folder / "links" / name).symlink_to(target)
+    (folder / "links" / "z.txt").write_text("z\n")
+    os.utime(folder / "links" / "z.txt", (1_700_000_000, 1_700_000_000))
 
 
 @pytest.fixture

@@ -204,6 +204,30 @@ def test_wrong_use_is_status_2_or_1_and_named(run, shared_yard, words):
     assert result.returncode in (1, 2) and "ERROR: (trainyard.storage." in result.stderr
 
 
+def test_wrong_use_names_the_level_and_the_flag(shared_yard):
+    result = trainyard(shared_yard, "storage", "buckets", "frobnicate")
+    assert result.returncode == 2 and "storage buckets describe" in result.stderr and "storage cat" not in result.stderr, result.stderr
+    result = trainyard(shared_yard, "storage", "rsync", "-d", "a", "gs://b")
+    assert result.returncode == 2 and "--delete-unmatched-destination-objects" in result.stderr
+
+
+def test_a_link_that_leads_nowhere_stops_no_copy(run, bucket, place):
+    (place / "d" / "aa").symlink_to("nothing")
+    assert "WARNING: Skipping symlink d/aa" in run("cp", "-r", "d", bucket).stderr
+    assert names(run, f"{bucket}/d/**") == [f"{bucket}/d/{n}" for n in ("a.txt", "b.txt", "sub/c.txt")]
+
+
+def test_a_listing_of_nothing_has_no_heading(run):
+    assert run("ls", "-r", "gs://not-here-at-all", expect=1).stdout == ""
+
+
+def test_unknown_classes_and_actions_are_named(run, bucket, shared_yard):
+    assert "storageClass: 'FROZEN' is none of STANDARD" in run("buckets", "create", "-c", "FROZEN", "gs://of-no-class", expect=1).stderr
+    assert "storageClass: 'frozen'" in run("cp", "-s", "frozen", "f.txt", bucket, expect=1).stderr.replace("FROZEN", "frozen")
+    reply = shared_yard.call("PATCH", f"/storage/v1/b/{bucket[5:]}", {"lifecycle": {"rule": [{"action": {"type": "Melt"}, "condition": {"age": 1}}]}})
+    assert reply.status == 400 and "Delete or AbortIncompleteMultipartUpload" in reply.json["error"]["message"], reply
+
+
 def test_gsutils_words(run, place):
     run("mb", "-l", "us-central1", "gs://words-of-gsutil")
     run("cp", "f.txt", "d/a.txt", "gs://words-of-gsutil")
