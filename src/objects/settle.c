@@ -148,6 +148,22 @@ static ty_err old_is_kept(struct objects *o, const struct row *row)
                                    : err;
 }
 
+/* A file as it is once its ctime cannot be given again: who writes to it after that leaves another.
+ * The first of a batch waits, and the others have been waited for with it. */
+static struct seen stale_see(int root, const char *path)
+{
+    struct seen seen = {0};
+    struct stat st;
+    for (int i = 0; i < 2 && file_stat(root, path, &st) == 0; i++) {
+        seen_of(&st, &seen);
+        int64_t age_ns = ty_now_ns() - seen.ctime_ns;
+        if (age_ns < 0 || age_ns >= FRESH_NS)
+            break;
+        usleep((useconds_t)((FRESH_NS - age_ns) / 1000 + 1));
+    }
+    return seen;
+}
+
 /* *done: the file is in its place for good. Where the rename is missing, it is made, unless
  * somebody is at it. */
 static ty_err settle_row(struct pending *x, struct unsettled *u)
@@ -172,13 +188,10 @@ static ty_err settle_row(struct pending *x, struct unsettled *u)
     bool has_path = row->place == PLACE_ODD || nice_path(o, u->bucket, row->object.name, path);
     if (row->place == PLACE_ODD)
         odd_path(u->bucket, row->object.name, row->object.generation, path);
-    struct stat st;
-    struct seen seen = {0};
-    if (placed && has_path && file_stat(root, path, &st) == 0)
-        seen_of(&st, &seen);
+    claim_release(o, claim, 0);
+    struct seen seen = placed && has_path ? stale_see(root, path) : (struct seen){0};
     /* Written to since we put it there: no ctime of ours, and its mtime tells. */
     u->ctime_ns = seen.ino == row->ino && seen.mtime_ns == row->object.mtime_ns ? seen.ctime_ns : 1;
-    claim_release(o, claim, 0);
     err = placed && has_path ? sync_parent(x, root, path) : TY_OK;
     u->done = placed && err == TY_OK;
     return err;
