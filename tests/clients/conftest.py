@@ -56,9 +56,10 @@ def tf_yard(tmp_path_factory):
         pytest.skip(f"PyPI cannot be reached: {seen.stderr.strip()[-200:]}")
     folder = tmp_path_factory.mktemp("yard")
     if kept:
-        pathlib.Path(kept, "python").mkdir(parents=True, exist_ok=True)
-        (folder / "data").mkdir()
-        (folder / "data" / "python").symlink_to(pathlib.Path(kept, "python"))
+        runtimes = pathlib.Path(kept, "python", "runtimes")  # not envs: those name this yard's folder
+        runtimes.mkdir(parents=True, exist_ok=True)
+        (folder / "data" / "python").mkdir(parents=True)
+        (folder / "data" / "python" / "runtimes").symlink_to(runtimes)
     with Yard(folder, settings={"grace_ms": 2000}) as started:
         yield started
 
