@@ -13,6 +13,12 @@ from proxy import Proxy, address
 from yard import BINARY
 
 
+def hears_ctrl_c():
+    """A shell's job in the background, and so a check that runs in one, is deaf to it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+
 @pytest.fixture
 def run(shared_yard, tmp_path):
     def run(*words, expect=0, **rest):
@@ -164,7 +170,7 @@ def test_ctrl_c_in_a_download(run, bucket, tmp_path, shared_yard, size, kept):
     run("cp", "big", bucket)
     slow = Slow(shared_yard)
     client = subprocess.Popen([BINARY, "storage", "cp", f"{bucket}/big", "back"], cwd=tmp_path, stderr=subprocess.PIPE, text=True,
-                              env={**shared_yard.client_environment(), "TRAINYARD_URL": slow.url})
+                              env={**shared_yard.client_environment(), "TRAINYARD_URL": slow.url}, preexec_fn=hears_ctrl_c)
     shared_yard.wait_for(lambda: any(p.stat().st_size > 0 for p in tmp_path.glob("back*")), 30, "a download")
     client.send_signal(signal.SIGINT)
     _, text = client.communicate(timeout=30)
@@ -180,7 +186,7 @@ def test_ctrl_c_in_an_upload(run, bucket, tmp_path, shared_yard):
     for i in range(500):
         (tmp_path / "d" / f"f{i}").write_text("x" * i)
     client = subprocess.Popen([BINARY, "storage", "cp", "-r", "d", bucket], cwd=tmp_path, stderr=subprocess.PIPE, text=True,
-                              env=shared_yard.client_environment())
+                              env=shared_yard.client_environment(), preexec_fn=hears_ctrl_c)
     client.stderr.readline()  # the first is being copied
     client.send_signal(signal.SIGINT)
     client.communicate(timeout=30)
