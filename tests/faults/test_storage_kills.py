@@ -2,8 +2,8 @@
 
 500 kills with --long, else 30 seconds' worth; the seed is printed by pytest's header. One bucket keeps old generations, so
 that every write it ever acknowledged must be there at the end; in the other the last ones must be."""
-import hashlib
 import collections
+import hashlib
 import random
 import threading
 import time
