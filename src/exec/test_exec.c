@@ -43,10 +43,10 @@ static void failure_has_the_last_lines(void **state)
     yard_launch(&y);
     struct exec_look look = yard_wait(&y);
     assert_outcome(look, "failed", TY_INVALID_ARGUMENT, false);
-    assert_message(look, "The replica workerpool1-0 exited with a non-zero status of 3.");
-    assert_message(look, "one");
-    assert_message(look, "two");
-    assert_message(look, "no   newline");
+    assert_look_says(look, "The replica workerpool1-0 exited with a non-zero status of 3.");
+    assert_look_says(look, "one");
+    assert_look_says(look, "two");
+    assert_look_says(look, "no   newline");
     assert_int_equal(yard_processes(&y), 0);
     yard_close(&y);
 }
@@ -89,7 +89,7 @@ static void preparation_that_fails_is_the_end(void **state)
     yard_launch(&y);
     struct exec_look look = yard_wait(&y);
     assert_outcome(look, "failed", TY_INVALID_ARGUMENT, false);
-    assert_message(look, "The package could not be prepared. Its last lines:\none\nthe reason");
+    assert_look_says(look, "The package could not be prepared. Its last lines:\none\nthe reason");
     assert_int_equal(look.running_ns, 0);
     assert_int_equal(log_count(&y, "never"), 0);
     yard_close(&y);
@@ -107,7 +107,7 @@ static void preparation_that_is_killed_is_retried(void **state)
         yard_launch(&y);
         struct exec_look look = yard_wait(&y);
         assert_outcome(look, "failed", TY_INTERNAL, retries == 1);
-        assert_message(look, "was ended by signal 9");
+        assert_look_says(look, "was ended by signal 9");
         yard_close(&y);
     }
 }
@@ -123,7 +123,7 @@ static void preparation_that_cannot_start(void **state)
     yard_launch(&y);
     struct exec_look look = yard_wait(&y);
     assert_outcome(look, "failed", TY_INVALID_ARGUMENT, false);
-    assert_message(look, "The preparation could not be started: '/no/such/program'");
+    assert_look_says(look, "The preparation could not be started: '/no/such/program'");
     yard_close(&y);
 }
 
@@ -154,9 +154,9 @@ static void start_is_all_or_none(void **state)
     yard_launch(&y);
     struct exec_look look = yard_wait(&y);
     assert_outcome(look, "failed", TY_INVALID_ARGUMENT, false);
-    assert_message(look,
-                   "The replica workerpool1-0 could not be started: '/no/such/program': No such "
-                   "file or directory.");
+    assert_look_says(look,
+                     "The replica workerpool1-0 could not be started: '/no/such/program': No such "
+                     "file or directory.");
     assert_int_equal(look.running_ns, 0);
     assert_int_equal(look.ran_ms, 0);
     assert_int_equal(yard_processes(&y), 0);
@@ -191,7 +191,7 @@ static void restarts_have_a_limit(void **state)
     assert_outcome(look, "failed", TY_INVALID_ARGUMENT, true);
     assert_int_equal(look.restarts, RULES_RESTARTS);
     assert_int_equal(log_count(&y, " o try\n"), 1 + RULES_RESTARTS);
-    assert_message(look, "signal 1 (SIGHUP) after 5 restarts");
+    assert_look_says(look, "signal 1 (SIGHUP) after 5 restarts");
     yard_close(&y);
 }
 
@@ -264,8 +264,9 @@ static void memory_limit_is_told(void **state)
     yard_launch(&y);
     struct exec_look look = yard_wait(&y);
     assert_outcome(look, "failed", TY_RESOURCE_EXHAUSTED, false);
-    assert_message(look, "ran out of memory and one of its processes was killed. Its limit is 64.0 "
-                         "MB of memory");
+    assert_look_says(look,
+                     "ran out of memory and one of its processes was killed. Its limit is 64.0 "
+                     "MB of memory");
     assert_true(find_used(look, 0, 0)->limit_enforced);
     yard_close(&y);
 }
@@ -286,7 +287,7 @@ static void process_limit_is_told(void **state)
     yard_launch(&y);
     struct exec_look look = yard_wait(&y);
     assert_outcome(look, "failed", TY_INVALID_ARGUMENT, false);
-    assert_message(look, "reached its limit of 30 processes and threads");
+    assert_look_says(look, "reached its limit of 30 processes and threads");
     assert_int_equal(yard_processes(&y), 0);
     yard_close(&y);
 }
@@ -325,7 +326,7 @@ static void crash_is_retried_unless_told(void **state)
         yard_launch(&y);
         struct exec_look look = yard_wait(&y);
         assert_outcome(look, "failed", TY_INVALID_ARGUMENT, !disabled);
-        assert_message(look, "SIGSEGV");
+        assert_look_says(look, "SIGSEGV");
         yard_close(&y);
     }
 }
@@ -615,7 +616,7 @@ static void full_disk_is_waited_for(void **state)
     unsetenv("TY_FAULT");
     struct exec_look look = yard_wait(&y);
     assert_outcome(look, "failed", TY_INVALID_ARGUMENT, false);
-    assert_message(look, "30000");
+    assert_look_says(look, "30000");
     assert_int_equal(log_count(&y, " 0-0 o "), 30000);
     yard_close(&y);
 }

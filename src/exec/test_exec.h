@@ -198,7 +198,7 @@ HELPER void assert_outcome(struct exec_look look, const char *outcome, int code,
                  TY_STR_ARG(look.outcome), look.error_code, look.retry, TY_STR_ARG(look.message));
 }
 
-HELPER void assert_message(struct exec_look look, const char *part)
+HELPER void assert_look_says(struct exec_look look, const char *part)
 {
     if (!memmem(look.message.ptr, look.message.len, part, strlen(part)))
         fail_msg("'%s' is not in '" TY_STR_FMT "'", part, TY_STR_ARG(look.message));

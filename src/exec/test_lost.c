@@ -248,7 +248,7 @@ static void container_ends_as_its_program(void **state)
     yard_launch(&y);
     struct exec_look look = yard_wait(&y);
     assert_outcome(look, "failed", TY_INVALID_ARGUMENT, false);
-    assert_message(look, "non-zero status of 3");
+    assert_look_says(look, "non-zero status of 3");
     assert_int_equal(log_count(&y, " 0-0 o hello\n"), 1);
     assert_true(engine_was_called(&y, "rm --force --volumes id"));
     yard_close(&y);

@@ -9,12 +9,6 @@ ty_str golden(struct ty_arena *a, const char *name)
     return bytes;
 }
 
-void assert_message(const char *words)
-{
-    if (!strstr(ty_err_message(), words))
-        fail_msg("the message '%s' does not say '%s'", ty_err_message(), words);
-}
-
 uint32_t dice(uint32_t *state, uint32_t sides)
 {
     *state = *state * 1664525u + 1013904223u;

@@ -18,8 +18,6 @@ int test_event(void);
 
 /* A file of tests/golden/formats, made by real TensorFlow. */
 ty_str golden(struct ty_arena *a, const char *name);
-/* The last message holds these words. */
-void assert_message(const char *words);
 /* Random numbers that are the same at every run. */
 uint32_t dice(uint32_t *state, uint32_t sides);
 

@@ -4,12 +4,6 @@
 
 #include <math.h>
 
-#define assert_message(part)                                                                       \
-    do {                                                                                           \
-        if (strstr(ty_err_message(), part) == NULL)                                                \
-            fail_msg("'%s' is not in: %s", part, ty_err_message());                                \
-    } while (0)
-
 /* A model with one of everything; REPLACE in tests changes a line. */
 static const char MODEL[] =
     "name: toy\n"

@@ -3,12 +3,6 @@
 #include "base/test.h"
 #include "train/train_int.h"
 
-#define assert_message(part)                                                                       \
-    do {                                                                                           \
-        if (strstr(ty_err_message(), part) == NULL)                                                \
-            fail_msg("'%s' is not in: %s", part, ty_err_message());                                \
-    } while (0)
-
 static const char MODEL[] =
     "name: pictures\n"
     "parameters: {split: 0.25, epochs: 2, height: 8}\n"

@@ -5,12 +5,6 @@
 
 #include <math.h>
 
-#define assert_message(part)                                                                       \
-    do {                                                                                           \
-        if (strstr(ty_err_message(), part) == NULL)                                                \
-            fail_msg("'%s' is not in: %s", part, ty_err_message());                                \
-    } while (0)
-
 static const char MODEL[] =
     "name: toy\n"
     "parameters: {batch_size: 16, epochs: 3, lr: 0.01, examples: 960, ids: 50}\n"
