@@ -1,0 +1,90 @@
+/* crew.h -- workers that compute one step together: memory laid out alike, sums in one fixed order,
+ * and no wait without a name and an end.
+ *
+ * A crew is `size` processes, ranks 0 to size - 1, that make the same calls in the same order. Its
+ * rooms are blocks of memory laid out alike in all ranks. Each piece of a room is computed by one
+ * rank, its owner; crew_share then makes pieces readable in every rank's room, and crew_sum adds up
+ * parts that different ranks own, always by the same binary tree, whoever owns what: the bits do
+ * not depend on the number of ranks. On one machine the ranks have the same memory and a share is a
+ * barrier (shared.c); elsewhere MPI carries the pieces, from point to point (mpi.c), for
+ * MPI_Allreduce promises no order.
+ *
+ * A peer that is dead, stopped or cut off is told within the deadline: TY_UNAVAILABLE with its name,
+ * the step and the phase it was last seen in, what the wait was for, and the state of its process
+ * where it can be seen. A peer that is alive and only slow is waited for, and crew_slowest names it.
+ * After a failure every call fails with the same message at once: there is no half crew.
+ *
+ * Where to start: crew_join_shared, crew_room, crew_sum. Who frees: crew_leave, rooms included.
+ * Threads: one thread of a rank calls; the sign of life is a thread of the crew's own.
+ * Errors: TY_UNAVAILABLE a peer is lost or never came; TY_INVALID_ARGUMENT the ranks disagree.
+ * One test: build/test_crew sum/bits_do_not_depend_on_ranks. */
+#ifndef TY_CREW_H
+#define TY_CREW_H
+
+#include "base/base.h"
+
+enum { CREW_MOST_RANKS = 256, CREW_NAME_BYTES = 32, CREW_MOST_PARTS = 64 };
+struct crew;
+struct crew_options {
+    int rank, size;
+    const char *const *names; /* by rank: "chief", "worker 1"; for messages */
+    const char *meeting;      /* shared: a file that the ranks meet at, made by rank 0 and removed
+                                 by it once all are there; a stale one of a dead crew is no harm */
+    int join_ms;              /* for all to come; lines on stderr say who is waited for */
+    int deadline_ms;          /* without a sign of life of a peer */
+};
+/* Ranks of this machine. */
+TY_NODISCARD ty_err crew_join_shared(const struct crew_options *o, struct crew **ret_crew);
+/* Ranks started by mpirun or srun: rank and size are MPI's, libmpi is loaded here and now. If all
+ * are on one machine and `meeting` is set they go on through shared memory. */
+TY_NODISCARD ty_err crew_join_mpi(const struct crew_options *o, struct crew **ret_crew);
+/* Was this process started by mpirun or srun, and as which rank of how many? */
+bool crew_under_mpi(int *ret_rank, int *ret_size);
+/* `why`: NULL, or one sentence that the others' messages then have: "its disk is full". */
+void crew_leave(struct crew *c, const char *why);
+int crew_rank(const struct crew *c); /* NULL: 0 */
+int crew_size(const struct crew *c); /* NULL: 1 */
+
+/* All ranks have the same number, or the first that differs from rank 0's is named: "worker 1 has
+ * another `what` than chief". */
+TY_NODISCARD ty_err crew_agree(struct crew *c, const char *what, uint64_t id);
+
+/* Zeros, at a multiple of 64 bytes; the same sizes in the same order in all ranks. */
+TY_NODISCARD ty_err crew_room(struct crew *c, size_t bytes, void **ret_room);
+
+/* What this rank is doing, for the messages of others: a constant string. Cheap. */
+void crew_mark(struct crew *c, int64_t step, const char *phase);
+
+/* All have come here. */
+TY_NODISCARD ty_err crew_meet(struct crew *c, const char *what);
+/* Part k of `parts` is owned by rank k * size / parts. */
+int crew_owner(const struct crew *c, size_t part, size_t parts);
+
+/* Bytes in a room that one rank computed. The same list in all ranks, addresses being of each. All
+ * have called before any goes on; bytes of a piece may differ from call to call but are known to
+ * all beforehand. */
+struct crew_piece {
+    int owner;
+    void *at;
+    size_t bytes;
+};
+TY_NODISCARD ty_err crew_share(struct crew *c, const char *what, const struct crew_piece *pieces,
+                               size_t count);
+/* out (count, in a room) = the sum of the parts, each (count, in a room) and owned as crew_owner
+ * says, as tensor_tree_sum adds: (0+1)+(2+3), ... The parts are used up. All ranks have the sum
+ * when it returns. */
+TY_NODISCARD ty_err crew_sum(struct crew *c, const char *what, float *const *parts,
+                             size_t part_count, size_t count, float *out);
+
+/* ---- what was observed ---- */
+
+struct crew_waits {
+    int64_t wait_ns;   /* this rank has waited for others, all together */
+    uint64_t bytes;    /* this rank's parts that went into sums and shares */
+    int slowest;       /* who came last most often since the last call; -1: nobody */
+    double share;      /* of those meetings, 0 to 1 */
+    int64_t cost_ns;   /* what the others waited for it, the longest of each meeting */
+};
+void crew_waits(struct crew *c, struct crew_waits *ret);
+
+#endif
