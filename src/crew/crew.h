@@ -11,7 +11,7 @@
  *
  * A peer that is dead, stopped or cut off is told within the deadline: TY_UNAVAILABLE with its name,
  * the step and the phase it was last seen in, what the wait was for, and the state of its process
- * where it can be seen. A peer that is alive and only slow is waited for, and crew_slowest names it.
+ * where it can be seen. A peer that is alive and only slow is waited for, and crew_waits names it.
  * After a failure every call fails with the same message at once: there is no half crew.
  *
  * Where to start: crew_join_shared, crew_room, crew_sum. Who frees: crew_leave, rooms included.
