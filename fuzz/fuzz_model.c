@@ -43,7 +43,7 @@ static void use(struct ty_arena *a, const struct nn_model *m)
     struct nn_net *n;
     struct saved_signature signature;
     rows_make(a, m, &rows);
-    if (nn_net_new(m, ROWS, (size_t)m->training.shards, 1, team, &n) == TY_OK) {
+    if (nn_net_new(m, ROWS, (size_t)m->training.shards, 1, team, NULL, &n) == TY_OK) {
         struct nn_batch b = {.rows = &rows, .count = ROWS, .training = true};
         (void)nn_net_forward(n, &b);
         nn_net_backward(n);

@@ -138,7 +138,7 @@ static ty_err gradient_check(void)
     }
     ty_err err = nn_model_parse(&a, "waves", ty_str_of(MODEL), NULL, 0, &m);
     if (err == TY_OK)
-        err = nn_net_new(m, ROWS, 2, 1, team, &n);
+        err = nn_net_new(m, ROWS, 2, 1, team, NULL, &n);
     if (err == TY_OK) {
         double worst = gradient_error(n, &rows);
         printf("gradient: off by %.1e at most\n", worst);

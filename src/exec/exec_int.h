@@ -187,6 +187,9 @@ int root_enter(const struct container_mount *mounts, size_t count);
 
 /* What every process of an attempt has in its environment: TRAINYARD_ATTEMPT=JOB/ATTEMPT/YARD. */
 char *attempt_mark(struct ty_arena *a, const char *data_dir, int64_t job_id, int attempt);
+/* Where replicas that share memory meet (TRAINYARD_MEETING). They remove it once all are there; the
+ * conductor, or a sweep, removes what is left of those that died before. */
+char *attempt_meeting(struct ty_arena *a, const char *data_dir, int64_t job_id, int attempt);
 /* The environment of a process as it was started, NUL-ended items; empty when it cannot be read. */
 void environ_read(const char *pid, struct ty_buf *out);
 /* Signal all processes with the mark (of one replica, unless it is NULL). Returns how many there

@@ -290,6 +290,9 @@ static struct env env_base(struct ty_arena *a, const struct exec_job *job, bool 
     struct env e = {.a = a};
     /* First, so that a sweep finds the mark early. */
     env_put(&e, attempt_mark(a, job->data_dir, job->id, job->attempt));
+    if (host)
+        env_put(&e, ty_format(a, "TRAINYARD_MEETING=%s",
+                              attempt_meeting(a, job->data_dir, job->id, job->attempt)));
     for (char **item = environ; host && *item; item++)
         /* The plan is JSON, so a variable that is not UTF-8 cannot pass. */
         if (!env_is_private(ty_str_of(*item)) && ty_utf8_valid(ty_str_of(*item)))

@@ -2,8 +2,8 @@
  *
  *   chief ends with 0              the job has succeeded
  *   another replica ends with 0    it is done; the job goes on
- *   status 6, 11, 134, 139, or     looks transient: failed, the whole job may be tried again
- *   SIGABRT, SIGSEGV
+ *   status 6, 11, 75, 134, 139,    looks transient: failed, the whole job may be tried again (75,
+ *   or SIGABRT, SIGSEGV            EX_TEMPFAIL, is `trainyard train` that lost another worker)
  *   killed while memory ran out    failed for good (a cgroup tells it exactly: then any bad end is
  *                                  that, because often one process is killed and another gives up)
  *   another status                 user's error: failed for good
@@ -14,9 +14,12 @@
  * retry of the whole job. Failures of user code have code INVALID_ARGUMENT, as on Vertex. */
 #include "exec/exec_int.h"
 
+#include <sysexits.h>
+
 static bool status_is_transient(int status)
 {
-    return status == 6 || status == 11 || status == 128 + SIGABRT || status == 128 + SIGSEGV;
+    return status == 6 || status == 11 || status == EX_TEMPFAIL || status == 128 + SIGABRT ||
+           status == 128 + SIGSEGV;
 }
 
 /* A shell reports its child's SIGKILL as status 137. */

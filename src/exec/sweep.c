@@ -126,6 +126,7 @@ void exec_attempt_sweep(const char *data_dir, int64_t job_id, int attempt)
     int dirfd;
     sweep_kill(mark, NULL, 10000);
     (void)container_sweep(data_dir, job_id, attempt, 10000); /* it says itself what it left */
+    unlink(attempt_meeting(&a, data_dir, job_id, attempt));
     if (attempt_open(data_dir, job_id, attempt, &dirfd) ==
         TY_OK) { /* else what was noted is gone */
         cgroup_sweep(dirfd, mark);
@@ -162,6 +163,13 @@ ty_err exec_yard_id_make(const char *data_dir)
     }
     ty_arena_clear(&a);
     return err;
+}
+
+char *attempt_meeting(struct ty_arena *a, const char *data_dir, int64_t job_id, int attempt)
+{
+    const char *yard = exec_yard_id(a, data_dir);
+    return ty_format(a, "/dev/shm/trainyard-%s-%" PRId64 "-%d", yard[0] ? yard : "0", job_id,
+                     attempt);
 }
 
 char *attempt_mark(struct ty_arena *a, const char *data_dir, int64_t job_id, int attempt)

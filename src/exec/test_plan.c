@@ -397,6 +397,7 @@ static void rules_table(void **state)
         {false, 6 * EXIT, 0, false, false, false, RULES_FAILED, true},
         {false, 11 * EXIT, 0, false, false, false, RULES_FAILED, true},
         {false, 134 * EXIT, 0, false, false, false, RULES_FAILED, true},
+        {false, 75 * EXIT, 0, false, false, false, RULES_FAILED, true},
         {false, 139 * EXIT, 0, false, false, false, RULES_FAILED, true},
         {false, 139 * EXIT, 0, false, true, false, RULES_FAILED, false},
         {false, 137 * EXIT, 0, false, false, false, RULES_FAILED, false},

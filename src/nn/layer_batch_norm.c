@@ -1,8 +1,8 @@
 /* layer_batch_norm.c -- y = (x - mean) / sqrt(variance + epsilon) * gamma + beta, over the whole
  * batch while training, by moving means otherwise.
  *
- * Sums of a shard are doubles, as long as the last axis: forward, sum and sum of squares; backward,
- * dgamma and dbeta, for what a unit's examples leave of each other may be little. Of all shards:
+ * Sums of a shard are doubles, as long as the last axis: forward, sum and sum of squares; after them,
+ * backward, dgamma and dbeta, for what a unit's examples leave of each other may be little. Of all shards:
  * mean, 1/deviation, dgamma, dbeta, as floats. */
 #include "nn/nn_int.h"
 
@@ -56,9 +56,9 @@ static float *all_sums(const struct nn_net *n, const struct nn_layer *l)
     return n->sums + l->state;
 }
 
-static double *own_sums(const struct nn_shard *s, const struct nn_layer *l)
+static double *own_sums(const struct nn_shard *s, const struct nn_layer *l, bool backward)
 {
-    return (double *)(s->sums + l->state);
+    return (double *)(s->sums + l->state) + (backward ? 2 * l->channels : 0);
 }
 
 static void norm_forward(struct nn_net *n, const struct nn_layer *l, struct nn_shard *s)
@@ -67,7 +67,8 @@ static void norm_forward(struct nn_net *n, const struct nn_layer *l, struct nn_s
     const float *x = s->y[l->inputs[0]], *variance = nn_layer_param(n, l, VARIANCE)->data;
     float *sums = s->sums + l->state;
     if (n->batch.training) {
-        tensor_norm_sums(x, rows, c, own_sums(s, l), own_sums(s, l) + c);
+        double *own = own_sums(s, l, false);
+        tensor_norm_sums(x, rows, c, own, own + c);
         return;
     }
     for (size_t i = 0; i < c; i++)
@@ -88,7 +89,7 @@ static void norm_backward(struct nn_net *n, const struct nn_layer *l, struct nn_
 {
     const float *sums = all_sums(n, l);
     size_t c = l->channels;
-    double *own = own_sums(s, l);
+    double *own = own_sums(s, l, true);
     tensor_norm_backward_sums(s->y[l->inputs[0]], s->dy[nn_layer_index(n, l)], sums, sums + c,
                               rows_of(l, s->rows), c, own, own + c);
     float *dgamma = nn_shard_grad(n, s, nn_layer_param(n, l, GAMMA));
@@ -125,7 +126,7 @@ static void mean_combine(struct nn_net *n, const struct nn_layer *l)
     for (size_t i = 0; i < c; i++) {
         double sum = 0, squares = 0;
         for (size_t k = 0; k < n->shard_count; k++) {
-            const double *own = own_sums(&n->shards[k], l);
+            const double *own = own_sums(&n->shards[k], l, false);
             sum += own[i];
             squares += own[c + i];
         }
@@ -148,7 +149,7 @@ static void norm_combine(struct nn_net *n, const struct nn_layer *l, bool backwa
     for (size_t i = 0; i < 2 * c; i++) {
         double sum = 0;
         for (size_t k = 0; k < n->shard_count; k++)
-            sum += own_sums(&n->shards[k], l)[i];
+            sum += own_sums(&n->shards[k], l, true)[i];
         all_sums(n, l)[2 * c + i] = (float)sum;
     }
 }

@@ -49,7 +49,7 @@ size_t nn_first_floats(const struct nn_net *n, size_t rows)
 {
     const struct nn_layer *f = features_of(n);
     size_t out = n->layers[1].units, numbers = numbers_count(f);
-    size_t sum = rows * numbers + 2 * numbers * out + 64;
+    size_t sum = rows * numbers + 2 * numbers * out + f->part_count + 80;
     for (size_t i = 0; i < f->part_count; i++)
         sum += f->parts[i].kind == NN_EMBEDDING ? distinct_floats(&f->parts[i], rows, out) : 0;
     return sum;
@@ -69,12 +69,14 @@ void nn_first_plan(struct nn_net *n, struct nn_shard *s, size_t rows, float *at)
     s->numbers = take(&at, rows * numbers);
     s->number_kernel = take(&at, numbers * out);
     s->number_grad = take(&at, numbers * out);
+    s->counts = (uint32_t *)take(&at, f->part_count);
     s->distinct = ty_new_array(&n->arena, struct nn_distinct, f->part_count);
     for (size_t i = 0; i < f->part_count; i++) {
         const struct nn_part *p = &f->parts[i];
         struct nn_distinct *d = &s->distinct[i];
         if (p->kind != NN_EMBEDDING)
             continue;
+        d->count = &s->counts[i];
         d->mask = table_size(rows) - 1;
         d->x = take(&at, rows * p->width);
         d->product = take(&at, rows * out);
@@ -104,8 +106,8 @@ static uint32_t distinct_place(struct nn_distinct *d, uint32_t id)
     while (d->table[at] != 0 && d->ids[d->table[at] - 1] != id)
         at = (at + 1) & d->mask;
     if (d->table[at] == 0) {
-        d->ids[d->count] = id;
-        d->table[at] = (uint32_t)++d->count;
+        d->ids[*d->count] = id;
+        d->table[at] = ++*d->count;
     }
     return d->table[at] - 1;
 }
@@ -115,14 +117,14 @@ static void distinct_find(const struct nn_net *n, const struct nn_shard *s, cons
 {
     const struct nn_rows *rows = n->batch.rows;
     const float *table = n->params[p->param].data;
-    d->count = 0;
+    *d->count = 0;
     memset(d->table, 0, (d->mask + 1) * sizeof *d->table);
     for (size_t i = 0; i < s->rows; i++) {
         size_t pick = nn_shard_pick(n, s->first + i);
         int32_t id = rows->ids[pick * rows->ids_each + p->slot];
         d->of[i] = id < 0 ? UINT32_MAX : distinct_place(d, (uint32_t)id);
     }
-    for (size_t i = 0; i < d->count; i++)
+    for (size_t i = 0; i < *d->count; i++)
         memcpy(d->x + i * p->width, table + d->ids[i] * p->width, p->width * sizeof *d->x);
 }
 
@@ -168,8 +170,8 @@ static void embedding_add(const struct nn_net *n, const struct nn_part *p, struc
     distinct_find(n, s, p, d);
     struct tensor_matrix x = {d->x, p->width, TENSOR_PLAIN};
     struct tensor_matrix w = {kernel + p->from * out, out, TENSOR_PLAIN};
-    if (d->count > 0)
-        tensor_gemm(d->count, out, p->width, x, w, d->product, out, false, s->scratch);
+    if (*d->count > 0)
+        tensor_gemm(*d->count, out, p->width, x, w, d->product, out, false, s->scratch);
     for (size_t i = 0; i < s->rows; i++)
         if (d->of[i] != UINT32_MAX)
             add(y + i * out, d->product + d->of[i] * out, out);
@@ -233,17 +235,17 @@ static void indicator_backward(const struct nn_net *n, const struct nn_part *p,
 static void embedding_backward(const struct nn_part *p, struct nn_shard *s, struct nn_distinct *d,
                                const float *dy, float *dkernel, size_t out)
 {
-    if (d->count == 0) {
+    if (*d->count == 0) {
         memset(dkernel + p->from * out, 0, p->width * out * sizeof *dkernel);
         return;
     }
-    memset(d->sums, 0, d->count * out * sizeof *d->sums);
+    memset(d->sums, 0, *d->count * out * sizeof *d->sums);
     for (size_t i = 0; i < s->rows; i++)
         if (d->of[i] != UINT32_MAX)
             add(d->sums + d->of[i] * out, dy + i * out, out);
     struct tensor_matrix x = {d->x, p->width, TENSOR_TRANSPOSED};
     struct tensor_matrix g = {d->sums, out, TENSOR_PLAIN};
-    tensor_gemm(p->width, out, d->count, x, g, dkernel + p->from * out, out, false, s->scratch);
+    tensor_gemm(p->width, out, *d->count, x, g, dkernel + p->from * out, out, false, s->scratch);
 }
 
 static void first_backward(struct nn_net *n, const struct nn_layer *l, struct nn_shard *s)
@@ -264,8 +266,9 @@ static void first_backward(struct nn_net *n, const struct nn_layer *l, struct nn
 
 /* ---- tables ---- */
 
-static size_t part_of(const struct nn_layer *f, size_t param)
+size_t nn_first_part(const struct nn_net *n, size_t param)
 {
+    const struct nn_layer *f = features_of(n);
     size_t part = 0;
     while (f->parts[part].kind != NN_EMBEDDING || f->parts[part].param != param)
         part++;
@@ -277,7 +280,7 @@ static void rows_compute(struct nn_net *n, const struct nn_param *p, size_t from
                          float *scratch)
 {
     const struct nn_layer *f = features_of(n), *l = &n->layers[1];
-    const struct nn_part *part = &f->parts[part_of(f, (size_t)(p - n->params))];
+    const struct nn_part *part = &f->parts[nn_first_part(n, (size_t)(p - n->params))];
     size_t out = l->units;
     const float *kernel = nn_layer_param(n, l, KERNEL)->data + part->from * out;
     struct tensor_matrix g = {n->first_sums + from * out, out, TENSOR_PLAIN};
@@ -287,21 +290,32 @@ static void rows_compute(struct nn_net *n, const struct nn_param *p, size_t from
                     scratch);
 }
 
+size_t nn_first_rows(const struct nn_net *n, const struct nn_param *p, size_t shard,
+                     size_t *ret_from)
+{
+    if (p->row_count <= FEW) { /* all by the first */
+        *ret_from = shard == 0 ? 0 : p->row_count;
+        return p->row_count;
+    }
+    *ret_from = p->row_count * shard / n->shard_count;
+    return p->row_count * (shard + 1) / n->shard_count;
+}
+
 static void rows_segment(void *arg, int index)
 {
     struct nn_net *n = arg;
-    size_t count = n->gathered->row_count, i = (size_t)index;
+    size_t i = n->own_first + (size_t)index, from;
     nn_flush_denormals();
-    rows_compute(n, n->gathered, count * i / n->shard_count, count * (i + 1) / n->shard_count,
-                 n->shards[i].scratch);
+    size_t to = nn_first_rows(n, n->gathered, i, &from);
+    rows_compute(n, n->gathered, from, to, n->shards[i].scratch);
 }
 
 void nn_first_gather(struct nn_net *n, struct nn_param *p)
 {
-    size_t part = part_of(features_of(n), (size_t)(p - n->params)), out = n->layers[1].units;
+    size_t part = nn_first_part(n, (size_t)(p - n->params)), out = n->layers[1].units;
     for (size_t k = 0; k < n->shard_count; k++) {
         const struct nn_distinct *d = &n->shards[k].distinct[part];
-        for (size_t i = 0; i < d->count; i++) {
+        for (size_t i = 0; i < *d->count; i++) {
             bool is_new;
             float *to = nn_row_gather(p, d->ids[i], n->first_sums, out, &is_new);
             if (is_new)
@@ -311,10 +325,10 @@ void nn_first_gather(struct nn_net *n, struct nn_param *p)
         }
     }
     n->gathered = p;
-    if (p->row_count <= FEW)
-        rows_compute(n, p, 0, p->row_count, n->shards[0].scratch);
-    else
-        tensor_team_run(n->team, rows_segment, n, (int)n->shard_count);
+    if (p->row_count > FEW)
+        tensor_team_run(n->team, rows_segment, n, (int)n->own_count);
+    else if (n->own_first == 0)
+        rows_segment(n, 0);
 }
 
 /* ---- the rest is dense's ---- */

@@ -2,13 +2,18 @@
  *
  * Blocks of memory, in this order inside each:
  *   weights   plain parameters of all layers, then tables
- *   grads     shard by shard, as the plain parameters lie; after the tree sum the first is the sum
+ *   grads     shard by shard, as the plain parameters lie
  *   y, dy     shard by shard, layer by layer
  * A table's gradient is the list of rows that the batch read. It is summed in the order of the
  * examples, which no thread changes.
  *
  * A layer that needs sums over the whole batch (batch_norm) ends a segment: all shards run up to
- * it, the sums are combined, and all go on. */
+ * it, the sums are combined, and all go on.
+ *
+ * With a crew, the shards are dealt out to its ranks, and what shards compute lies in the crew's
+ * rooms, where all ranks see it. A step begins when all ranks have come: until then one may still
+ * read what the last step left. Sums of batch_norm have places of their own for forward and
+ * backward, so that no rank writes what another still reads. */
 #include "nn/nn_int.h"
 
 #include <math.h>
@@ -101,6 +106,19 @@ static void *block_new(struct nn_net *n, size_t count, size_t size)
     return block ? (void *)(((uintptr_t)block + 63) / 64 * 64) : NULL;
 }
 
+/* What shards compute, for all ranks to see. */
+static void *room_new(struct nn_net *n, size_t count, size_t size)
+{
+    void *room = NULL;
+    if (n->crew == NULL)
+        return block_new(n, count, size);
+    if (!n->crew_failed && (n->no_memory || count > NN_MAX_FLOATS))
+        n->no_memory = true;
+    else if (!n->crew_failed)
+        nn_crew_done(n, crew_room(n->crew, count * size + 64, &room));
+    return room;
+}
+
 /* Lines of 64 bytes: shards do not share one. */
 static size_t lines(size_t floats)
 {
@@ -114,7 +132,7 @@ static ty_err weights_plan(struct nn_net *n)
         for (size_t k = 0; k < NN_LAYER_PARAMS; k++)
             n->layers[i].params[k] = SIZE_MAX;
         n->layers[i].state = sums;
-        sums += lines(4 * n->layers[i].channels);
+        sums += lines(NN_SUMS * n->layers[i].channels);
         if (n->layers[i].kind->plan)
             n->layers[i].kind->plan(n, &n->layers[i]);
     }
@@ -140,20 +158,29 @@ static ty_err weights_plan(struct nn_net *n)
     return TY_OK;
 }
 
+static size_t scratch_floats(const struct nn_net *n, size_t rows)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < n->layer_count; i++) {
+        const struct nn_layer *l = &n->layers[i];
+        size_t need = l->kind->scratch ? l->kind->scratch(n, l, rows) : 0;
+        most = need > most ? need : most;
+    }
+    return lines(most);
+}
+
 /* Floats of activations that one shard needs, both directions. */
 static size_t shard_floats(const struct nn_net *n, size_t rows)
 {
-    size_t sum = 0, scratch = 0;
+    size_t sum = 0;
     for (size_t i = 0; i < n->layer_count; i++) {
         const struct nn_layer *l = &n->layers[i];
         size_t size = n->has_first && i == 0 ? 0 : lines(rows * nn_layer_width(l));
         sum += size + (n->need_to[i] > n->need_from[i] ? size : 0);
-        size_t need = l->kind->scratch ? l->kind->scratch(n, l, rows) : 0;
-        scratch = need > scratch ? need : scratch;
-        sum += lines(4 * l->channels); /* sums */
+        sum += lines(NN_SUMS * l->channels);
         sum += l->kind == &nn_layer_max_pool ? size : 0;
     }
-    return sum + lines(scratch) + 4 * lines(rows);
+    return sum + 4 * lines(rows);
 }
 
 static void shard_plan(struct nn_net *n, struct nn_shard *s, size_t rows, float *at)
@@ -177,49 +204,57 @@ static void shard_plan(struct nn_net *n, struct nn_shard *s, size_t rows, float 
         }
     s->sums = at;
     for (size_t i = 0; i < n->layer_count; i++)
-        at += lines(4 * n->layers[i].channels);
+        at += lines(NN_SUMS * n->layers[i].channels);
     s->labels = at;
     s->weights = at + lines(rows);
     s->classes = (int32_t *)(at + 2 * lines(rows));
     s->losses = at + 3 * lines(rows);
-    s->scratch = at + 4 * lines(rows);
 }
 
 static void batches_plan(struct nn_net *n)
 {
     size_t rows = (n->batch_max + n->shard_max - 1) / n->shard_max;
     rows = rows < 4 ? 4 : rows;
-    size_t each = shard_floats(n, rows);
+    size_t each = shard_floats(n, rows), scratch = scratch_floats(n, rows);
     n->shards = ty_new_array(&n->arena, struct nn_shard, n->shard_max);
     size_t first = n->has_first ? lines(nn_first_floats(n, rows)) : 0;
-    float *activations = block_new(n, each * n->shard_max, sizeof(float));
-    float *firsts = block_new(n, first * n->shard_max, sizeof(float));
-    n->grads = block_new(n, n->plain_count * n->shard_max, sizeof(float));
-    if (n->no_memory)
+    float *activations = room_new(n, each * n->shard_max, sizeof(float));
+    float *firsts = room_new(n, first * n->shard_max, sizeof(float));
+    float *scratches = block_new(n, scratch * n->shard_max, sizeof(float));
+    n->grads = room_new(n, n->plain_count * n->shard_max, sizeof(float));
+    n->grad_sum = n->crew ? room_new(n, n->plain_count, sizeof(float)) : n->grads;
+    if (n->no_memory || n->crew_failed)
         return;
     for (size_t i = 0; i < n->shard_max; i++) {
         n->shards[i].grads = n->grads + i * n->plain_count;
+        n->shards[i].scratch = scratches + i * scratch;
         shard_plan(n, &n->shards[i], rows, activations + i * each);
         if (n->has_first)
             nn_first_plan(n, &n->shards[i], rows, firsts + i * first);
     }
     if (n->has_first)
         n->first_sums = block_new(n, n->batch_max * n->layers[1].units, sizeof(float));
-    n->logits = block_new(n, n->batch_max * n->model->logits_each, sizeof(float));
-    n->losses = block_new(n, n->batch_max, sizeof(float));
-    n->head_losses = block_new(n, n->batch_max * n->model->head_count, sizeof(float));
+    n->logits = room_new(n, n->batch_max * n->model->logits_each, sizeof(float));
+    n->losses = room_new(n, n->batch_max, sizeof(float));
+    n->head_losses = room_new(n, n->batch_max * n->model->head_count, sizeof(float));
+    if (n->crew) {
+        n->words = room_new(n, (size_t)crew_size(n->crew) * NN_WORD, sizeof *n->words);
+        nn_crew_plan(n);
+    }
     size_t sums = 0;
     for (size_t i = 0; i < n->layer_count; i++)
-        sums += lines(4 * n->layers[i].channels);
+        sums += lines(NN_SUMS * n->layers[i].channels);
     n->sums = ty_new_array(&n->arena, float, sums);
+    size_t table = 0;
     for (size_t i = 0; i < n->param_count; i++) {
         struct nn_param *p = &n->params[i];
         if (p->table) {
-            p->grad = block_new(n, n->batch_max * p->width, sizeof(float));
+            bool first = n->has_first && n->tables[table++].layer == 0;
+            p->grad = (first ? room_new : block_new)(n, n->batch_max * p->width, sizeof(float));
             p->rows = block_new(n, n->batch_max, sizeof(uint32_t));
             p->seen = block_new(n, (size_t)p->shape.dims[0], sizeof(uint32_t));
         } else {
-            p->grad = n->grads + (p->data - n->weights);
+            p->grad = n->grad_sum + (p->data - n->weights);
         }
     }
 }
@@ -231,15 +266,17 @@ void nn_init_glorot(const struct nn_net *n, const struct nn_param *p, size_t in,
 }
 
 ty_err nn_net_new(const struct nn_model *m, size_t batch, size_t shards, uint64_t seed,
-                  struct tensor_team *team, struct nn_net **ret_net)
+                  struct tensor_team *team, struct crew *crew, struct nn_net **ret_net)
 {
     struct nn_net *n = calloc(1, sizeof *n);
     ty_assert(n && batch > 0 && shards > 0 && shards <= NN_MAX_SHARDS);
     n->model = m;
     n->team = team;
+    n->crew = crew;
     n->batch_max = batch;
     n->shard_max = shards;
     n->seed = seed;
+    nn_work_init(n);
     n->layer_count = m->layer_count;
     n->layers = ty_new_array(&n->arena, struct nn_layer, n->layer_count);
     memcpy(n->layers, m->layers, n->layer_count * sizeof *n->layers);
@@ -257,6 +294,8 @@ ty_err nn_net_new(const struct nn_model *m, size_t batch, size_t shards, uint64_
         needs_plan(n);
         batches_plan(n);
     }
+    if (err == TY_OK)
+        err = nn_net_state(n);
     if (err == TY_OK && n->no_memory)
         err = ty_fail(TY_RESOURCE_EXHAUSTED,
                       "no memory for a model of %zu parameters and batches of %zu", n->weight_count,
@@ -358,7 +397,8 @@ static void head_run(struct nn_net *n, struct nn_shard *s, size_t head)
 static void forward_segment(void *arg, int index)
 {
     struct nn_net *n = arg;
-    struct nn_shard *s = &n->shards[index];
+    struct nn_shard *s = &n->shards[n->own_first + (size_t)index];
+    int64_t began = nn_work_begin(n);
     nn_flush_denormals();
     for (size_t i = n->at; i < n->layer_count; i++) {
         const struct nn_layer *l = &n->layers[i];
@@ -367,43 +407,65 @@ static void forward_segment(void *arg, int index)
             continue;
         }
         l->kind->forward(n, l, s);
-        if (is_barrier(n, i))
+        if (is_barrier(n, i)) {
+            nn_work_end(n, s, began);
             return;
+        }
     }
     for (size_t i = 0; i < n->model->head_count; i++)
         head_run(n, s, i);
+    nn_work_end(n, s, began);
 }
 
 /* A shard has at least two examples, so that small batches are not cut to nothing. */
+static size_t shards_of(const struct nn_net *n, size_t examples)
+{
+    size_t count = examples / 2;
+    return count < 1 ? 1 : count > n->shard_max ? n->shard_max : count;
+}
+
 static void batch_cut(struct nn_net *n, const struct nn_batch *b)
 {
-    size_t count = b->count / 2;
-    count = count < 1 ? 1 : count > n->shard_max ? n->shard_max : count;
+    size_t count = shards_of(n, b->count);
     n->batch = *b;
     n->shard_count = count;
+    n->own_first = nn_crew_first(n->crew, crew_rank(n->crew), count);
+    n->own_count = nn_crew_first(n->crew, crew_rank(n->crew) + 1, count) - n->own_first;
     for (size_t i = 0; i < count; i++) {
         n->shards[i].first = b->count * i / count;
         n->shards[i].rows = b->count * (i + 1) / count - n->shards[i].first;
     }
 }
 
+size_t nn_net_own(const struct nn_net *n, size_t examples, size_t *ret_first)
+{
+    size_t shards = shards_of(n, examples);
+    int rank = crew_rank(n->crew);
+    *ret_first = examples * nn_crew_first(n->crew, rank, shards) / shards;
+    return examples * nn_crew_first(n->crew, rank + 1, shards) / shards - *ret_first;
+}
+
 struct nn_outputs nn_net_forward(struct nn_net *n, const struct nn_batch *b)
 {
     ty_assert(b->count > 0 && b->count <= n->batch_max);
     batch_cut(n, b);
+    nn_crew_begin(n, b->training ? "forward" : "evaluation");
     n->at = 0;
     n->resuming = false;
     for (;;) {
-        tensor_team_run(n->team, forward_segment, n, (int)n->shard_count);
+        tensor_team_run(n->team, forward_segment, n, (int)n->own_count);
         size_t i = n->at + n->resuming;
         while (i < n->layer_count && !is_barrier(n, i))
             i++;
         if (i == n->layer_count)
             break;
+        nn_crew_sums(n, &n->layers[i], false);
         n->layers[i].kind->combine(n, &n->layers[i], false);
         n->at = i;
         n->resuming = true;
     }
+    if (!b->training)
+        nn_crew_outputs(n);
     bool known = b->rows->labels != NULL;
     return (struct nn_outputs){n->logits, known ? n->losses : NULL, known ? n->head_losses : NULL};
 }
@@ -419,7 +481,8 @@ float *nn_input_grad(const struct nn_net *n, const struct nn_layer *l, const str
 static void backward_segment(void *arg, int index)
 {
     struct nn_net *n = arg;
-    struct nn_shard *s = &n->shards[index];
+    struct nn_shard *s = &n->shards[n->own_first + (size_t)index];
+    int64_t began = nn_work_begin(n);
     nn_flush_denormals();
     if (n->at + 1 == n->layer_count && !n->resuming)
         for (size_t i = 0; i < n->layer_count; i++)
@@ -435,8 +498,9 @@ static void backward_segment(void *arg, int index)
         }
         l->kind->backward(n, l, s);
         if (is_barrier(n, i))
-            return;
+            break;
     }
+    nn_work_end(n, s, began);
 }
 
 float *nn_row_gather(struct nn_param *p, uint32_t id, float *list, size_t width, bool *ret_new)
@@ -466,7 +530,6 @@ static void table_gather(struct nn_net *n, const struct nn_table *t)
     struct nn_param *p = &n->params[t->param];
     const struct nn_rows *rows = n->batch.rows;
     size_t stride = nn_layer_width(&n->layers[t->layer]);
-    p->row_count = 0;
     if (n->has_first && t->layer == 0) {
         nn_first_gather(n, p);
         return;
@@ -497,28 +560,44 @@ static void grads_sum(void *arg, int index)
     tensor_tree_sum(parts, n->shard_count, to - from);
 }
 
+static void plain_sum(struct nn_net *n)
+{
+    if (n->crew)
+        nn_crew_grads(n);
+    else if (n->plain_count < ALONE_FLOATS)
+        grads_sum(n, 0);
+    else
+        tensor_team_run(n->team, grads_sum, n, tensor_team_threads(n->team));
+}
+
 void nn_net_backward(struct nn_net *n)
 {
     ty_assert(n->batch.training);
+    if (n->crew)
+        crew_mark(n->crew, (int64_t)n->batch.step, "backward");
     n->at = n->layer_count - 1;
     n->resuming = false;
     for (;;) {
-        tensor_team_run(n->team, backward_segment, n, (int)n->shard_count);
+        tensor_team_run(n->team, backward_segment, n, (int)n->own_count);
         size_t i = n->at + !n->resuming;
         while (i-- > 0 && !is_barrier(n, i))
             ;
         if (i == SIZE_MAX)
             break;
+        nn_crew_sums(n, &n->layers[i], true);
         n->layers[i].kind->combine(n, &n->layers[i], true);
         n->at = i;
         n->resuming = true;
     }
-    if (n->plain_count < ALONE_FLOATS)
-        grads_sum(n, 0);
-    else
-        tensor_team_run(n->team, grads_sum, n, tensor_team_threads(n->team));
-    for (size_t i = 0; i < n->table_count; i++)
-        table_gather(n, &n->tables[i]);
+    nn_work_count(n);
+    nn_crew_tables(n);
+    plain_sum(n);
+    for (size_t i = 0; i < n->table_count; i++) {
+        n->params[n->tables[i].param].row_count = 0;
+        if (!n->crew_failed)
+            table_gather(n, &n->tables[i]);
+    }
+    nn_crew_rows(n);
 }
 
 /* ---- what there is, for people ---- */

@@ -8,7 +8,8 @@
  * A network is a list of layers, each one kind of layers.def: the same verbs, a file a kind. It is
  * planned once for a batch size: parameters, gradients and activations are one block each. A batch
  * is cut into shards; a shard is computed by one thread, and what is summed over examples is summed
- * per shard and then in a fixed tree, so results do not depend on threads. Parameters are one list
+ * per shard and then in a fixed tree, so results do not depend on threads, nor on how many workers
+ * of a crew the shards are dealt out to. Parameters are one list
  * of named tensors, which optimizers, checkpoints and the export walk.
  *
  * Where to start: nn_model_parse, nn_net_new, nn_net_forward, nn_net_backward.
@@ -19,6 +20,7 @@
 #ifndef TY_NN_H
 #define TY_NN_H
 
+#include "crew/crew.h"
 #include "formats/formats.h"
 #include "tensor/tensor.h"
 
@@ -265,14 +267,33 @@ struct nn_batch {
     bool training;
 };
 struct nn_net;
-/* Plan a network for batches of at most `batch` examples; parameters are seeded. */
+/* Plan a network for batches of at most `batch` examples; parameters are seeded. With a crew (NULL:
+ * alone) all its ranks plan the same and then compute the same batches, each the shards it owns. */
 TY_NODISCARD ty_err nn_net_new(const struct nn_model *m, size_t batch, size_t shards, uint64_t seed,
-                               struct tensor_team *team, struct nn_net **ret_net);
+                               struct tensor_team *team, struct crew *crew,
+                               struct nn_net **ret_net);
 void nn_net_free(struct nn_net *n);
 size_t nn_net_params(const struct nn_net *n, struct nn_param **ret_params);
 const struct nn_model *nn_net_model(const struct nn_net *n);
 struct tensor_team *nn_net_team(const struct nn_net *n);
-/* The net's own until the next call. */
+/* Of a batch of `examples`, how many this rank computes, and the first of them. */
+size_t nn_net_own(const struct nn_net *n, size_t examples, size_t *ret_first);
+/* mirrored: the shards are dealt out to `devices`, whose work is counted apart. */
+void nn_net_mirror(struct nn_net *n, size_t devices);
+/* What a replica of the model has trained on so far: a device of mirrored, or this rank. */
+struct nn_work {
+    uint64_t examples, bytes; /* bytes: of gradients that it added to sums */
+    int64_t cpu_ns;           /* of mirrored: that its shards took */
+};
+struct nn_work nn_net_work(const struct nn_net *n, size_t replica);
+/* A number for the other ranks: once nn_net_forward has returned, the largest that any rank had set
+ * when it was called. For what all ranks must do after the same step. */
+void nn_net_tell(struct nn_net *n, int32_t word);
+int32_t nn_net_told(const struct nn_net *n);
+/* Has the crew failed? Then what was computed since is worth nothing. */
+TY_NODISCARD ty_err nn_net_state(struct nn_net *n);
+/* The net's own until the next call. With a crew, of a batch that is trained on, only the rows of
+ * this rank until nn_net_backward returns. */
 struct nn_outputs {
     const float *logits;      /* (count, logits_each) */
     const float *losses;      /* (count): the heads' added up; NULL: no labels */

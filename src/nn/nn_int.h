@@ -4,7 +4,7 @@
  *   expr.c    numbers written as expressions of parameters
  *   model.c, model_head.c, model_net.c, model_training.c   the sections of the file
  *   features.c, feature_*.c   kinds of features (features.def); measure.c what they ask of the data
- *   net.c     plan, forward, backward; init.c first values
+ *   net.c     plan, forward, backward; net_crew.c what the ranks of a crew exchange
  *   layer_*.c kinds of layers (layers.def)
  *   export.c  the graph of a SavedModel */
 #ifndef TY_NN_INT_H
@@ -102,9 +102,12 @@ struct nn_feature_kind {
 struct nn_distinct {
     uint32_t *ids, *of; /* of: by row, its id's place; UINT32_MAX: none */
     uint32_t *table;    /* hash of an id -> its place + 1 */
-    size_t count, mask;
+    uint32_t *count;    /* where other ranks see it, too */
+    size_t mask;
     float *x, *product, *sums; /* (count, width), (count, out), (count, out) */
 };
+enum { NN_WORD = 16 }; /* words a line: each rank's has one of its own */
+enum { NN_SUMS = 8 }; /* floats: two doubles forward, two backward */
 /* A part of the batch, computed by one thread. */
 struct nn_shard {
     size_t first, rows; /* of the batch */
@@ -112,11 +115,13 @@ struct nn_shard {
     float **dy;         /* its gradient; NULL: nobody needs it */
     uint32_t **which;   /* max_pool */
     float *grads;       /* of the plain parameters, as nn_net.grads */
-    float *sums;        /* batch_norm: of this shard */
-    float *scratch;
+    float *sums;        /* batch_norm: of this shard, NN_SUMS for each channel */
+    float *scratch;     /* of this process */
     float *labels, *weights, *losses; /* of the rows, of one head; classes are numbers */
     int32_t *classes;
     struct nn_distinct *distinct; /* layer_first.c: by part of the features */
+    uint32_t *counts;             /* theirs, side by side */
+    int64_t cpu_ns;               /* that its thread took for it, if somebody asks (net_work.c) */
     float *numbers, *number_kernel, *number_grad;
 };
 /* Where a table's gradient comes from: columns of a layer's gradient. */
@@ -127,6 +132,14 @@ struct nn_net {
     const struct nn_model *model;
     struct ty_arena arena;
     struct tensor_team *team;
+    struct crew *crew; /* NULL: alone */
+    bool crew_failed;
+    struct crew_piece *pieces; /* room for a list of them */
+    int32_t *words;            /* in a room: of rank i at i * NN_WORD */
+    int32_t word, told;        /* this rank's next; the largest of all */
+    size_t devices;            /* of mirrored; 0: it is not */
+    size_t zeroed;             /* a test's: whose gradients are thrown away; SIZE_MAX: nobody's */
+    struct nn_work work[CREW_MOST_RANKS];
     size_t batch_max, shard_max;
     uint64_t seed;
     struct nn_layer *layers; /* copies, planned */
@@ -136,9 +149,11 @@ struct nn_net {
     float *weights;     /* one block */
     size_t plain_count; /* floats of plain parameters, which come first */
     size_t weight_count;
-    float *grads; /* plain_count: shard 0's */
+    float *grads;    /* plain_count: shard 0's */
+    float *grad_sum; /* of all shards; without a crew shard 0's become it */
     struct nn_shard *shards;
-    size_t shard_count; /* in use */
+    size_t shard_count;          /* in use */
+    size_t own_first, own_count; /* of them, this rank's */
     struct nn_table *tables;
     size_t table_count;
     float *first_sums;               /* of it: dy by id, of all shards */
@@ -182,6 +197,27 @@ struct nn_layer_kind {
 /* Kinds that the program registered; NULL after the last. */
 const struct nn_layer_kind *nn_own_kind(size_t i);
 
+/* ---- net_crew.c: nothing without a crew ---- */
+
+/* The first shard of that rank, of `shards`; of the rank after the last, their number. */
+size_t nn_crew_first(const struct crew *c, int rank, size_t shards);
+void nn_crew_plan(struct nn_net *n);
+void nn_crew_done(struct nn_net *n, ty_err err);
+void nn_crew_begin(struct nn_net *n, const char *phase); /* all are done with the last step */
+void nn_crew_outputs(struct nn_net *n); /* logits and losses */
+void nn_crew_sums(struct nn_net *n, const struct nn_layer *l, bool backward);
+void nn_crew_tables(struct nn_net *n); /* what the gradients of tables are made of; outputs */
+void nn_crew_grads(struct nn_net *n);  /* of plain parameters, summed */
+void nn_crew_rows(struct nn_net *n);   /* of tables that layer_first.c computed, a part a rank */
+
+/* ---- net_work.c ---- */
+
+void nn_work_init(struct nn_net *n);
+/* Around what a thread does for a shard; and once, when the gradients of a batch are computed. */
+int64_t nn_work_begin(const struct nn_net *n);
+void nn_work_end(const struct nn_net *n, struct nn_shard *s, int64_t began);
+void nn_work_count(struct nn_net *n);
+
 /* ---- layer_first.c ---- */
 
 extern const struct nn_layer_kind nn_layer_first;
@@ -190,6 +226,11 @@ size_t nn_first_floats(const struct nn_net *n, size_t rows);
 void nn_first_plan(struct nn_net *n, struct nn_shard *s, size_t rows, float *at);
 /* The gradient of a table, from what its shards summed by id. */
 void nn_first_gather(struct nn_net *n, struct nn_param *p);
+/* Which part of the features that table is. */
+size_t nn_first_part(const struct nn_net *n, size_t param);
+/* Rows of its gradient that a shard's thread computes: [ret_from, returned). */
+size_t nn_first_rows(const struct nn_net *n, const struct nn_param *p, size_t shard,
+                     size_t *ret_from);
 /* Where in `list` a row of that id is; a new one at the end of p->rows if there is none yet. */
 float *nn_row_gather(struct nn_param *p, uint32_t id, float *list, size_t width, bool *ret_new);
 

@@ -245,7 +245,7 @@ static void toy_init(struct toy *t, const char *text, int threads)
     assert_ok(parse(&t->arena, text, &t->model));
     const struct nn_model *m = t->model;
     t->team = tensor_team_new(threads);
-    assert_ok(nn_net_new(m, ROWS, 4, 3, t->team, &t->net));
+    assert_ok(nn_net_new(m, ROWS, 4, 3, t->team, NULL, &t->net));
     t->param_count = nn_net_params(t->net, &t->params);
     t->rows =
         (struct nn_rows){.count = ROWS, .floats_each = m->slots_float, .ids_each = m->slots_id};
@@ -551,7 +551,7 @@ static void own_layer_learns(void **state)
     assert_ok(parse(&a, text, &m));
     assert_true(m->layers[3].channels == 6 && m->layers[3].fields[1] == 0.25f);
     struct tensor_team *team = tensor_team_new(1);
-    assert_ok(nn_net_new(m, ROWS, 4, 3, team, &n));
+    assert_ok(nn_net_new(m, ROWS, 4, 3, team, NULL, &n));
     assert_err(TY_FAILED_PRECONDITION, nn_export(n, &a, graph_new(&a), &signature));
     assert_message("its kind, stretch, has no 'export'");
     nn_net_free(n);

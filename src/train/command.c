@@ -4,7 +4,8 @@
  * flag that takes a list. What is no flag of ours is a parameter of the model file. */
 #include "train/train_int.h"
 
-enum { FAILED = 1, USAGE = 2 };
+/* A peer is gone: those that are left ask to be started again, all of them (exec/rules.c). */
+enum { FAILED = 1, USAGE = 2, TRY_AGAIN = 75 };
 
 struct flag {
     const char *name;
@@ -65,6 +66,30 @@ static ty_err set_threads(struct train_options *o, const char *value)
     return TY_OK;
 }
 
+static ty_err set_strategy(struct train_options *o, const char *value)
+{
+    enum train_strategy strategy;
+    o->strategy = value;
+    return train_strategy_find(value, &strategy);
+}
+
+static ty_err set_devices(struct train_options *o, const char *value)
+{
+    int64_t n;
+    if (ty_parse_i64(ty_str_of(value), &n) != TY_OK || n < 1 || n > NN_MAX_SHARDS)
+        return ty_fail(TY_INVALID_ARGUMENT, "--devices must be 1 to %d", NN_MAX_SHARDS);
+    o->devices = (int)n;
+    return TY_OK;
+}
+
+static ty_err set_shards(struct train_options *o, const char *value)
+{
+    if (ty_parse_i64(ty_str_of(value), &o->shards) != TY_OK || o->shards < 1 ||
+        o->shards > NN_MAX_SHARDS)
+        return ty_fail(TY_INVALID_ARGUMENT, "--shards must be 1 to %d", NN_MAX_SHARDS);
+    return TY_OK;
+}
+
 static ty_err set_seed(struct train_options *o, const char *value)
 {
     if (ty_parse_i64(ty_str_of(value), &o->seed) != TY_OK || o->seed < 0)
@@ -101,6 +126,8 @@ static const struct flag FLAGS[] = {
     {"output_dir", true, set_output},     {"job_dir", true, set_job_dir},
     {"model_file", true, set_model},      {"init_from", true, set_init},
     {"threads", true, set_threads},       {"seed", true, set_seed},
+    {"strategy", true, set_strategy},     {"devices", true, set_devices},
+    {"shards", true, set_shards},
     {"cache_mb", true, set_cache},        {"resume", false, set_resume},
     {"quiet", false, set_quiet},          {"plot", false, set_plot},
     {"no_export", false, set_no_export},  {"histograms", false, set_histograms},
@@ -187,7 +214,14 @@ static int say(const char *command, ty_err err)
     fprintf(stderr, "trainyard %s: %s\n", command, ty_err_message());
     if (err == TY_CANCELLED)
         return 128 + (strstr(ty_err_message(), "SIGINT") ? SIGINT : SIGTERM);
-    return FAILED;
+    return err == TY_UNAVAILABLE ? TRY_AGAIN : FAILED;
+}
+
+/* Is this a later attempt of a job? TRAINYARD_ATTEMPT is JOB/ATTEMPT/... */
+static bool is_retried(void)
+{
+    const char *mark = getenv("TRAINYARD_ATTEMPT"), *attempt = mark ? strchr(mark, '/') : NULL;
+    return attempt && strtol(attempt + 1, NULL, 10) > 1;
 }
 
 int train_command(int argc, char **argv)
@@ -227,6 +261,7 @@ int train_command(int argc, char **argv)
     const char *model_dir = getenv("AIP_MODEL_DIR"); /* of a job that says where its outputs go */
     if (o->output_dir == NULL && model_dir && model_dir[0])
         o->output_dir = model_dir;
+    o->resume |= is_retried();
     err = train_run(o, &result);
     if (err != TY_OK)
         status = say("train", err);

@@ -2,7 +2,11 @@
  *
  * A step: take rows, bring the table rows that they read up to date, forward, backward, update. All
  * that a step depends on is in a checkpoint, and the rows it takes are a function of its number, so
- * a run that was killed and goes on makes the same steps. */
+ * a run that was killed and goes on makes the same steps.
+ *
+ * With a crew (together.c) every worker runs this loop: the same batches, of which the net computes
+ * this worker's shards; the same sums, so the same weights, metrics and decisions. The chief alone
+ * writes files and lines. */
 #include "train/train_int.h"
 
 #include <math.h>
@@ -15,6 +19,7 @@ struct run {
     struct ty_arena arena;
     struct nn_model *model;
     struct tensor_team *team;
+    struct together together;
     struct train_data train, valid;
     bool has_valid;
     struct nn_net *net;
@@ -56,6 +61,17 @@ static void signals_restore(const struct sigaction *before)
 {
     sigaction(SIGTERM, &before[0], NULL);
     sigaction(SIGINT, &before[1], NULL);
+}
+
+static bool is_chief(const struct run *r)
+{
+    return crew_rank(r->together.crew) == 0;
+}
+
+/* Where this worker writes; NULL: nowhere. */
+static const char *output_of(const struct run *r)
+{
+    return is_chief(r) ? r->options->output_dir : NULL;
 }
 
 /* ---- begin ---- */
@@ -176,22 +192,36 @@ static ty_err output_clear(struct run *r)
     return err;
 }
 
+static ty_err checkpoint_load(struct run *r)
+{
+    if (!r->options->resume)
+        return TY_OK;
+    ty_err err =
+        train_checkpoint_load(&r->checkpoints, r->net, r->optimizer, &r->metrics, &r->state);
+    if (err == TY_OK && !r->options->quiet)
+        printf("resumed after step %" PRId64 "\n", r->state.step);
+    return err == TY_NOT_FOUND ? TY_OK : err;
+}
+
+/* The chief first: what it cannot go on from it clears away, so the others find what it found. */
 static ty_err outputs_open(struct run *r)
 {
     const struct train_options *o = r->options;
+    struct crew *crew = r->together.crew;
     ty_err err = TY_OK;
     if (o->output_dir == NULL)
         return TY_OK;
-    if (o->resume) {
-        err = train_checkpoint_load(&r->checkpoints, r->net, r->optimizer, &r->metrics, &r->state);
-        if (err == TY_OK && !o->quiet)
-            printf("resumed after step %" PRId64 "\n", r->state.step);
-        if (err != TY_OK && err != TY_NOT_FOUND)
-            return err;
-    }
-    if (!o->resume || err == TY_NOT_FOUND)
+    if (is_chief(r))
+        err = checkpoint_load(r);
+    if (err == TY_OK && is_chief(r) && r->state.step == 0)
         err = output_clear(r);
-    if (err == TY_OK)
+    if (err == TY_OK && crew)
+        err = crew_meet(crew, "the chief's look for checkpoints");
+    if (err == TY_OK && !is_chief(r))
+        err = checkpoint_load(r);
+    if (err == TY_OK && crew)
+        err = crew_agree(crew, "checkpoint in --output_dir", (uint64_t)r->state.step);
+    if (err == TY_OK && is_chief(r))
         err = curves_open(&r->curves, ty_format(&r->arena, "%s/tensorboard", o->output_dir),
                           r->has_valid, r->net);
     return err;
@@ -222,14 +252,23 @@ static ty_err run_begin(struct run *r)
     const struct nn_training *t = &r->model->training;
     uint64_t seed = (uint64_t)(o->seed >= 0 ? o->seed : t->seed);
     size_t batch = (size_t)t->batch_size;
+    if (o->shards > 0)
+        r->model->training.shards = o->shards;
     r->eval_rows = train_rows_fit(r->model, batch);
-    err = metrics_init(&r->arena, &r->metrics, r->model);
+    err = together_check(&r->together, t->shards);
+    if (err == TY_OK)
+        err = metrics_init(&r->arena, &r->metrics, r->model);
     if (err == TY_OK)
         err = metrics_init(&r->arena, &r->valid_metrics, r->model);
     if (err == TY_OK)
         err = data_load(r);
     if (err == TY_OK)
-        err = nn_net_new(r->model, r->eval_rows, (size_t)t->shards, seed, r->team, &r->net);
+        err = together_agree(&r->together, run_id(r, seed));
+    if (err == TY_OK)
+        err = nn_net_new(r->model, r->eval_rows, (size_t)t->shards, seed, r->team, r->together.crew,
+                         &r->net);
+    if (err == TY_OK)
+        err = together_begin(&r->together, r->net);
     if (err != TY_OK)
         return err;
     bool endless = t->examples > 0 || t->steps > 0; /* else an epoch is a pass */
@@ -277,14 +316,22 @@ static void labels_copy(struct run *r, const struct nn_batch *b)
 static ty_err step_run(struct run *r)
 {
     struct nn_batch b;
+    together_phase(&r->together, r->state.step, PHASE_DATA);
     ty_err err = train_feed_take(r->feed, (uint64_t)r->state.step, &b);
     if (err != TY_OK)
         return err;
     b.step = (uint64_t)r->state.step;
     b.training = true;
     train_optimizer_ready(r->optimizer, &b);
+    together_phase(&r->together, r->state.step, PHASE_FORWARD);
+    nn_net_tell(r->net, stopped);
     struct nn_outputs out = nn_net_forward(r->net, &b);
+    together_phase(&r->together, r->state.step, PHASE_BACKWARD);
     nn_net_backward(r->net);
+    together_phase(&r->together, r->state.step, PHASE_UPDATE);
+    err = nn_net_state(r->net);
+    if (err != TY_OK)
+        return err;
     train_optimizer_step(r->optimizer, (float)r->state.rate_scale);
     r->state.step++;
     float sum = 0;
@@ -321,7 +368,7 @@ static ty_err evaluate(struct run *r)
                         b.count - i < batch ? b.count - i : batch);
     }
     r->evaluations++;
-    return err;
+    return err == TY_OK ? nn_net_state(r->net) : err;
 }
 
 /* Patience and plateau look at the validation's loss, or at the training's if there is none. */
@@ -344,7 +391,7 @@ static bool epoch_judge(struct run *r, bool *ret_better)
 
 static ty_err checkpoint(struct run *r, const char *name)
 {
-    if (r->options->output_dir == NULL || r->model->training.keep_checkpoints == 0)
+    if (output_of(r) == NULL || r->model->training.keep_checkpoints == 0)
         return TY_OK;
     return train_checkpoint_save(&r->checkpoints, r->net, r->optimizer, &r->metrics, &r->state,
                                  name);
@@ -358,9 +405,13 @@ static ty_err epoch_end(struct run *r, int64_t steps, bool *ret_over)
     if (err != TY_OK)
         return err;
     report_epoch_end(&r->report, steps, &r->metrics, valid);
-    if (r->options->output_dir)
+    if (err == TY_OK)
+        err = together_epoch(&r->together, steps, r->options->quiet);
+    if (err == TY_OK && output_of(r))
         err = curves_epoch(&r->curves, r->state.epoch, &r->metrics, valid);
-    if (err == TY_OK && r->options->output_dir && r->options->histograms) {
+    if (err == TY_OK && output_of(r))
+        err = curves_replicas(&r->curves, r->state.epoch, &r->together);
+    if (err == TY_OK && output_of(r) && r->options->histograms) {
         train_optimizer_settle(r->optimizer);
         err = curves_weights(&r->curves, r->state.epoch, r->net);
     }
@@ -383,7 +434,7 @@ static ty_err interrupted(struct run *r)
     if (err != TY_OK)
         return err;
     return ty_fail(TY_CANCELLED, "stopped by %s after step %" PRId64 "%s",
-                   stopped == SIGINT ? "SIGINT" : "SIGTERM", r->state.step,
+                   nn_net_told(r->net) == SIGINT ? "SIGINT" : "SIGTERM", r->state.step,
                    r->options->output_dir ? "; --resume goes on from there" : "");
 }
 
@@ -398,10 +449,10 @@ static ty_err epochs_run(struct run *r)
             metrics_reset(&r->metrics);
         report_epoch_begin(&r->report, r->state.epoch);
         while (r->state.step < first + r->steps_per_epoch && err == TY_OK) {
-            err = step_run(r);
-            if (r->options->stop_at_step > 0 && r->state.step == r->options->stop_at_step)
+            if (r->options->stop_at_step > 0 && r->state.step + 1 == r->options->stop_at_step)
                 stopped = SIGTERM;
-            if (err == TY_OK && stopped)
+            err = step_run(r);
+            if (err == TY_OK && nn_net_told(r->net))
                 return interrupted(r);
             report_step(&r->report, r->state.epoch, r->state.step - first, &r->metrics);
         }
@@ -456,13 +507,13 @@ static ty_err run_all(struct run *r, struct train_result *result)
     result->loss = metric_value(&r->metrics.list[0]);
     result->val_loss = metric_value(&r->valid_metrics.list[0]);
     result->examples_per_second = (double)r->examples / seconds;
-    if (r->options->plot)
+    if (r->options->plot && is_chief(r))
         report_plot(&r->report);
-    if (r->options->plot && r->options->output_dir)
+    if (r->options->plot && output_of(r))
         err = train_plot(&r->report, ty_format(&r->arena, "%s/curves.png", r->options->output_dir));
-    if (err == TY_OK && r->options->output_dir && !r->options->no_export)
+    if (err == TY_OK && output_of(r) && !r->options->no_export)
         err = export(r, result);
-    return err;
+    return err == TY_OK ? together_end(&r->together) : err;
 }
 
 /* The options with paths of this machine in place of gs:// names. */
@@ -497,9 +548,12 @@ ty_err train_run(const struct train_options *options, struct train_result *ret_r
     ty_err err = options_local(&r.arena, options, o);
     if (err == TY_OK && o->train_count == 0)
         err = ty_fail(TY_INVALID_ARGUMENT, "--train_data_path is needed: files to train on");
+    if (err == TY_OK)
+        err = together_join(&r.together, &r.arena, o);
     r.team = tensor_team_new(o->threads);
     if (err == TY_OK)
         err = run_all(&r, &result);
+    together_leave(&r.together, err);
     curves_close(&r.curves);
     report_clear(&r.report);
     train_feed_free(r.feed);

@@ -82,7 +82,7 @@ static void tool_init(struct tool *t, int argc, char **argv)
         must(train_data_load(t->model, paths, 1, t->team, NULL, &t->data));
     }
     must(nn_net_new(t->model, (size_t)t->model->training.batch_size,
-                    (size_t)t->model->training.shards, 1, t->team, &t->net));
+                    (size_t)t->model->training.shards, 1, t->team, NULL, &t->net));
     t->param_count = nn_net_params(t->net, &t->params);
     nn_flush_denormals();
 }

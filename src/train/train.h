@@ -31,6 +31,9 @@ struct train_options {
     const char *init_from;  /* a checkpoint's prefix: first values by name; NULL */
     struct nn_setting settings[TRAIN_MAX_SETTINGS];
     size_t setting_count;
+    const char *strategy; /* NULL: as TF_CONFIG or mpirun says */
+    int devices;          /* of mirrored; 0: 2 */
+    int64_t shards;       /* that a batch is cut into; 0: the model file's */
     int threads;        /* 0: one a CPU */
     size_t cache_bytes; /* of examples in memory, at most; 0: half of what is free */
     bool resume;        /* go on from the last checkpoint, if there is one */

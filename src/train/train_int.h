@@ -10,6 +10,7 @@
  *   loop.c       a run from begin to end; report.c what it prints; curves.c event files
  *   plot.c       the curves as a picture, drawn on a canvas.c
  *   checkpoint.c save and resume
+ *   cluster.c    TF_CONFIG: who the replicas are; together.c how they run one loop
  *   export.c     a SavedModel; model_dir.c reading one back; predict.c */
 #ifndef TY_TRAIN_INT_H
 #define TY_TRAIN_INT_H
@@ -214,6 +215,68 @@ TY_NODISCARD ty_err train_checkpoint_load(const struct train_checkpoints *c, str
 /* Weights by name from any bundle. `strict`: each must be there, else those that are. */
 TY_NODISCARD ty_err train_weights_load(const char *prefix, struct nn_net *n, size_t *ret_count);
 
+/* ---- cluster.c ---- */
+
+enum { TRAIN_MOST_TASKS = 1024 };
+enum train_role { TRAIN_CHIEF, TRAIN_WORKER, TRAIN_PS, TRAIN_EVALUATOR, TRAIN_ROLES };
+enum train_strategy {
+    TRAIN_ONE_DEVICE,
+    TRAIN_MIRRORED,
+    TRAIN_MULTI_WORKER,
+    TRAIN_PARAMETER_SERVER
+};
+/* The replicas of a job, and which one this is. All text is from the arena. */
+struct train_cluster {
+    bool alone;    /* there is no cluster: this process is all */
+    bool is_chief; /* worker 0 is, if there is no chief */
+    enum train_role role;
+    size_t index;
+    char name[48]; /* "chief", "worker 1" */
+    size_t counts[TRAIN_ROLES];
+    const char **addresses[TRAIN_ROLES]; /* "127.0.0.1:20000", by index */
+    size_t trainers, rank; /* how many compute, and which of them this is: the chief is 0 */
+    uint64_t id;           /* the same in all replicas, or their TF_CONFIGs differ */
+};
+const char *train_role_name(enum train_role role);
+/* The text of TF_CONFIG; "" is no cluster. TY_INVALID_ARGUMENT names the field. */
+TY_NODISCARD ty_err train_cluster_parse(struct ty_arena *a, ty_str text,
+                                        struct train_cluster *ret_cluster);
+/* As --strategy says; `name` NULL: as the cluster is. */
+TY_NODISCARD ty_err train_strategy_choose(const struct train_cluster *c, const char *name,
+                                          enum train_strategy *ret_strategy);
+
+/* ---- together.c ---- */
+
+enum train_phase { PHASE_DATA, PHASE_FORWARD, PHASE_BACKWARD, PHASE_UPDATE, PHASES };
+/* Of one rank in one epoch; forward and backward have waits in them. */
+struct train_times {
+    int64_t ns[PHASES], wait_ns, steps;
+};
+/* The replicas of a run; all zero: it is alone. */
+struct together {
+    struct ty_arena *arena;
+    struct crew *crew; /* of multi_worker; NULL: none */
+    size_t devices;    /* of mirrored; 0: it is not */
+    const char *const *names;
+    struct nn_net *net;
+    struct train_times *times, own; /* by rank, of the last epoch, in a room; this one's */
+    enum train_phase phase;
+    int64_t since_ns, waited_ns;
+};
+/* By --strategy, TF_CONFIG and mpirun. Workers that are not the chief become quiet. */
+TY_NODISCARD ty_err together_join(struct together *t, struct ty_arena *a, struct train_options *o);
+/* Can the shards be dealt out alike? Do all ranks train the same? */
+TY_NODISCARD ty_err together_check(const struct together *t, int64_t shards);
+TY_NODISCARD ty_err together_agree(const struct together *t, uint64_t run_id);
+TY_NODISCARD ty_err together_begin(struct together *t, struct nn_net *n);
+/* What the rank does from now on. */
+void together_phase(struct together *t, int64_t step, enum train_phase phase);
+/* All ranks' times come together; the slow one is named. */
+TY_NODISCARD ty_err together_epoch(struct together *t, int64_t steps, bool quiet);
+/* All are there; each says what it did. */
+TY_NODISCARD ty_err together_end(struct together *t);
+void together_leave(struct together *t, ty_err err);
+
 /* ---- report.c ---- */
 
 struct report {
@@ -268,6 +331,8 @@ TY_NODISCARD ty_err curves_open(struct curves *c, const char *dir, bool validati
                                 const struct nn_net *n);
 TY_NODISCARD ty_err curves_epoch(struct curves *c, int64_t epoch, const struct metrics *train,
                                  const struct metrics *valid);
+/* Milliseconds of each phase of a step, of each replica of a crew. */
+TY_NODISCARD ty_err curves_replicas(struct curves *c, int64_t epoch, const struct together *t);
 /* A histogram of each parameter. */
 TY_NODISCARD ty_err curves_weights(struct curves *c, int64_t epoch, const struct nn_net *n);
 void curves_close(struct curves *c);

@@ -1,0 +1,199 @@
+/* net_crew.c -- what the ranks of a crew tell each other in a step.
+ *
+ *   begin     all have come, with their words: nobody reads what the last step left
+ *   sums      of a batch_norm layer, shard by shard, twice a step; all ranks then combine all
+ *   tables    by shard, the ids that it had and the sums of dy for each, or dy itself, and logits
+ *             and losses, which metrics want; all ranks then gather the same list of rows
+ *   grads     of the plain parameters, summed over shards in the fixed tree
+ *   rows      of a table's gradient: each rank has computed some of the list
+ * After a failure nothing more is exchanged, and nn_net_state says why. */
+#include "nn/nn_int.h"
+
+size_t nn_crew_first(const struct crew *c, int rank, size_t shards)
+{
+    size_t size = (size_t)crew_size(c);
+    return ((size_t)rank * shards + size - 1) / size;
+}
+
+void nn_crew_done(struct nn_net *n, ty_err err)
+{
+    n->crew_failed |= err != TY_OK;
+}
+
+ty_err nn_net_state(struct nn_net *n)
+{
+    return n->crew_failed ? crew_meet(n->crew, "the step") : TY_OK;
+}
+
+static bool is_alone(const struct nn_net *n)
+{
+    return n->crew == NULL || n->crew_failed;
+}
+
+/* ---- lists of pieces ---- */
+
+struct list {
+    struct nn_net *net;
+    size_t count;
+};
+
+static void list_add(struct list *to, size_t shard, void *at, size_t bytes)
+{
+    struct nn_net *n = to->net;
+    n->pieces[to->count++] =
+        (struct crew_piece){crew_owner(n->crew, shard, n->shard_count), at, bytes};
+}
+
+static void list_share(const struct list *l, const char *what)
+{
+    struct nn_net *n = l->net;
+    if (!is_alone(n))
+        nn_crew_done(n, crew_share(n->crew, what, n->pieces, l->count));
+}
+
+static void outputs_add(struct list *to)
+{
+    struct nn_net *n = to->net;
+    size_t logits = n->model->logits_each, heads = n->model->head_count;
+    for (size_t i = 0; i < n->shard_count; i++) {
+        const struct nn_shard *s = &n->shards[i];
+        list_add(to, i, n->logits + s->first * logits, s->rows * logits * sizeof(float));
+        list_add(to, i, n->losses + s->first, s->rows * sizeof(float));
+        list_add(to, i, n->head_losses + s->first * heads, s->rows * heads * sizeof(float));
+    }
+}
+
+/* Three pieces of outputs a shard, and for each table two, or one of its layer. */
+void nn_crew_plan(struct nn_net *n)
+{
+    n->pieces = ty_new_array(&n->arena, struct crew_piece,
+                             n->shard_max * (3 + 2 * n->table_count) + CREW_MOST_RANKS);
+}
+
+void nn_net_tell(struct nn_net *n, int32_t word)
+{
+    n->word = word;
+}
+
+int32_t nn_net_told(const struct nn_net *n)
+{
+    return n->told;
+}
+
+/* ---- the exchanges ---- */
+
+/* Each rank has read the words before it came to what ended the last step, so this rank's may be
+ * written. */
+void nn_crew_begin(struct nn_net *n, const char *phase)
+{
+    n->told = n->word;
+    if (is_alone(n))
+        return;
+    struct list l = {.net = n, .count = (size_t)crew_size(n->crew)};
+    for (int i = 0; i < crew_size(n->crew); i++)
+        n->pieces[i] = (struct crew_piece){i, n->words + i * NN_WORD, sizeof *n->words};
+    n->words[crew_rank(n->crew) * NN_WORD] = n->word;
+    list_share(&l, "the start of a step");
+    for (int i = 0; i < crew_size(n->crew); i++)
+        n->told = n->words[i * NN_WORD] > n->told ? n->words[i * NN_WORD] : n->told;
+    crew_mark(n->crew, (int64_t)n->batch.step, phase);
+}
+
+void nn_crew_outputs(struct nn_net *n)
+{
+    if (is_alone(n))
+        return;
+    struct list l = {.net = n};
+    outputs_add(&l);
+    list_share(&l, "the predictions");
+}
+
+void nn_crew_sums(struct nn_net *n, const struct nn_layer *layer, bool backward)
+{
+    if (is_alone(n))
+        return;
+    struct list l = {.net = n};
+    size_t bytes = NN_SUMS / 2 * layer->channels * sizeof(float);
+    for (size_t i = 0; i < n->shard_count; i++)
+        list_add(&l, i, (char *)(n->shards[i].sums + layer->state) + (backward ? bytes : 0), bytes);
+    list_share(&l, layer->name.ptr);
+}
+
+/* How many ids each shard had must be known before the lists are. */
+static void counts_share(struct nn_net *n)
+{
+    struct list l = {.net = n};
+    for (size_t i = 0; i < n->shard_count; i++)
+        list_add(&l, i, n->shards[i].counts, n->layers[0].part_count * sizeof(uint32_t));
+    list_share(&l, "the ids of the features");
+}
+
+static void distinct_add(struct list *to, size_t table)
+{
+    struct nn_net *n = to->net;
+    size_t part = nn_first_part(n, n->tables[table].param), out = n->layers[1].units;
+    for (size_t i = 0; i < n->shard_count; i++) {
+        const struct nn_distinct *d = &n->shards[i].distinct[part];
+        list_add(to, i, d->ids, *d->count * sizeof *d->ids);
+        list_add(to, i, d->sums, *d->count * out * sizeof *d->sums);
+    }
+}
+
+static bool is_first(const struct nn_net *n, size_t table)
+{
+    return n->has_first && n->tables[table].layer == 0;
+}
+
+void nn_crew_tables(struct nn_net *n)
+{
+    if (is_alone(n))
+        return;
+    struct list l = {.net = n};
+    bool counted = false;
+    for (size_t i = 0; i < n->table_count && !counted; i++)
+        counted = is_first(n, i);
+    if (counted)
+        counts_share(n);
+    if (is_alone(n))
+        return;
+    outputs_add(&l);
+    for (size_t i = 0; i < n->table_count; i++) {
+        size_t layer = n->tables[i].layer;
+        if (is_first(n, i)) {
+            distinct_add(&l, i);
+            continue;
+        }
+        if (i > 0 && n->tables[i - 1].layer == layer)
+            continue; /* the layer's are there already */
+        for (size_t k = 0; k < n->shard_count; k++)
+            list_add(&l, k, n->shards[k].dy[layer],
+                     n->shards[k].rows * nn_layer_width(&n->layers[layer]) * sizeof(float));
+    }
+    list_share(&l, "the gradients of tables");
+}
+
+void nn_crew_grads(struct nn_net *n)
+{
+    float *parts[NN_MAX_SHARDS];
+    for (size_t i = 0; i < n->shard_count; i++)
+        parts[i] = n->shards[i].grads;
+    if (!is_alone(n))
+        nn_crew_done(n, crew_sum(n->crew, "the gradients", parts, n->shard_count, n->plain_count,
+                                 n->grad_sum));
+}
+
+void nn_crew_rows(struct nn_net *n)
+{
+    if (is_alone(n))
+        return;
+    struct list l = {.net = n};
+    for (size_t i = 0; i < n->table_count; i++) {
+        const struct nn_param *p = &n->params[n->tables[i].param];
+        for (size_t k = 0; is_first(n, i) && k < n->shard_count; k++) {
+            size_t from, to = nn_first_rows(n, p, k, &from);
+            list_add(&l, k, p->grad + from * p->width, (to - from) * p->width * sizeof(float));
+        }
+    }
+    if (l.count > 0)
+        list_share(&l, "the rows of tables");
+}

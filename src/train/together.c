@@ -1,0 +1,240 @@
+/* together.c -- several replicas at one run: how they meet, who did what, who is slow.
+ *
+ *   mirrored       devices of one process: the net counts the work of each (nn_net_mirror)
+ *   multi_worker   the processes of TF_CONFIG, or of mpirun, as a crew: on one machine they meet at a
+ *                  file in /dev/shm, on several through MPI
+ * Phases of a step are timed, and after each epoch every rank sees all ranks' times: who computes
+ * longest while the others wait is named, with what it costs. */
+#include "train/train_int.h"
+
+#include <sys/resource.h>
+
+enum { JOIN_MS = 60000, DEADLINE_MS = 4000, SLOW_PERCENT = 10 };
+
+static const char *const PHASE_NAMES[PHASES] = {"reading data", "forward", "backward", "update"};
+
+/* ---- meeting ---- */
+
+static const char *const *names_of(struct ty_arena *a, const struct train_cluster *c, size_t size)
+{
+    const char **names = ty_new_array(a, const char *, size);
+    bool chief = c->counts[TRAIN_CHIEF] > 0 || c->alone;
+    for (size_t i = 0; i < size; i++)
+        names[i] = i == 0 && chief ? "chief" : ty_format(a, "worker %zu", i - (chief ? 1 : 0));
+    return names;
+}
+
+static size_t host_length(const char *address)
+{
+    return (size_t)(strrchr(address, ':') - address);
+}
+
+/* All trainers of the cluster on one machine, by what their addresses say? */
+static bool is_one_host(const struct train_cluster *c)
+{
+    const char *first = NULL;
+    for (int role = TRAIN_CHIEF; role <= TRAIN_WORKER; role++)
+        for (size_t i = 0; i < c->counts[role]; i++) {
+            const char *address = c->addresses[role][i];
+            size_t length = host_length(address);
+            if (first == NULL)
+                first = address;
+            if (length != host_length(first) || strncmp(first, address, length) != 0)
+                return false;
+        }
+    return true;
+}
+
+/* A job's is named by the conductor, which removes what an early death leaves. */
+static const char *meeting_of(struct ty_arena *a, const struct train_cluster *c)
+{
+    const char *given = getenv("TRAINYARD_MEETING");
+    return given && given[0] ? given
+                             : ty_format(a, "/dev/shm/trainyard-%u-%016" PRIx64, getuid(), c->id);
+}
+
+static ty_err crew_join(struct together *t, struct ty_arena *a, const struct train_cluster *c)
+{
+    int rank = (int)c->rank, size = (int)c->trainers;
+    bool mpi = crew_under_mpi(&rank, &size);
+    if (mpi && !c->alone && (rank != (int)c->rank || size != (int)c->trainers))
+        return ty_fail(TY_INVALID_ARGUMENT,
+                       "TF_CONFIG says %s of %zu, mpirun says rank %d of %d: unset one of them",
+                       c->name, c->trainers, rank, size);
+    if (size == 1)
+        return TY_OK;
+    if (size > CREW_MOST_RANKS)
+        return ty_fail(TY_INVALID_ARGUMENT, "%d workers: at most %d can train together", size,
+                       CREW_MOST_RANKS);
+    if (!mpi && !is_one_host(c))
+        return ty_fail(TY_FAILED_PRECONDITION,
+                       "the workers of TF_CONFIG are on several machines: start them with mpirun "
+                       "or srun, which connect them");
+    t->names = names_of(a, c, (size_t)size);
+    struct crew_options o = {.rank = rank,
+                             .size = size,
+                             .names = t->names,
+                             .meeting = mpi ? NULL : meeting_of(a, c),
+                             .join_ms = JOIN_MS,
+                             .deadline_ms = DEADLINE_MS};
+    ty_err err = mpi ? crew_join_mpi(&o, &t->crew) : crew_join_shared(&o, &t->crew);
+    if (err == TY_OK)
+        err = crew_agree(t->crew, "cluster in its TF_CONFIG", c->id);
+    return err;
+}
+
+ty_err together_join(struct together *t, struct ty_arena *a, struct train_options *o)
+{
+    struct train_cluster c;
+    enum train_strategy strategy;
+    const char *text = getenv("TF_CONFIG");
+    t->arena = a;
+    ty_err err = train_cluster_parse(a, ty_str_of(text ? text : ""), &c);
+    if (err == TY_OK)
+        err = train_strategy_choose(&c, o->strategy, &strategy);
+    if (err != TY_OK)
+        return err;
+    int rank, size;
+    if (strategy == TRAIN_MULTI_WORKER || (o->strategy == NULL && crew_under_mpi(&rank, &size)))
+        err = crew_join(t, a, &c);
+    if (strategy == TRAIN_MIRRORED) {
+        t->devices = (size_t)(o->devices > 0 ? o->devices : 2);
+        t->names = names_of(a, &c, t->devices);
+    }
+    o->quiet |= crew_rank(t->crew) > 0;
+    return err;
+}
+
+ty_err together_check(const struct together *t, int64_t shards)
+{
+    int64_t size = t->devices ? (int64_t)t->devices : crew_size(t->crew);
+    if (shards % size == 0)
+        return TY_OK;
+    return ty_fail(TY_INVALID_ARGUMENT,
+                   "%" PRId64 " %s cannot have equal parts of %" PRId64 " shards: --shards %" PRId64
+                   " can be dealt out, and gives other bits than %" PRId64,
+                   size, t->devices ? "devices" : "workers", shards,
+                   (shards + size - 1) / size * size, shards);
+}
+
+ty_err together_agree(const struct together *t, uint64_t run_id)
+{
+    return t->crew ? crew_agree(t->crew, "model, data or seed", run_id) : TY_OK;
+}
+
+ty_err together_begin(struct together *t, struct nn_net *n)
+{
+    void *room = NULL;
+    t->net = n;
+    if (t->devices)
+        nn_net_mirror(n, t->devices);
+    if (t->crew == NULL)
+        return TY_OK;
+    ty_err err = crew_room(t->crew, (size_t)crew_size(t->crew) * sizeof *t->times, &room);
+    t->times = room;
+    t->since_ns = ty_boot_ns();
+    return err;
+}
+
+/* ---- phases of a step ---- */
+
+void together_phase(struct together *t, int64_t step, enum train_phase phase)
+{
+    if (t->crew == NULL)
+        return;
+    int64_t now = ty_boot_ns();
+    t->own.ns[t->phase] += now - t->since_ns;
+    t->since_ns = now;
+    t->phase = phase;
+    if (phase == PHASE_DATA || phase == PHASE_UPDATE) /* the net marks the others */
+        crew_mark(t->crew, step, PHASE_NAMES[phase]);
+}
+
+/* What a rank did itself, without waiting. */
+static int64_t busy_ns(const struct train_times *t)
+{
+    int64_t sum = -t->wait_ns;
+    for (size_t i = 0; i < PHASES; i++)
+        sum += t->ns[i];
+    return sum;
+}
+
+static double per_step_ms(int64_t ns, int64_t steps)
+{
+    return (double)ns / 1e6 / (double)(steps > 0 ? steps : 1);
+}
+
+static void slow_say(const struct together *t, int64_t steps)
+{
+    int size = crew_size(t->crew), slow = 0;
+    int64_t others = 0, all = 0;
+    for (int i = 0; i < size; i++) {
+        slow = busy_ns(&t->times[i]) > busy_ns(&t->times[slow]) ? i : slow;
+        others += busy_ns(&t->times[i]);
+    }
+    const struct train_times *s = &t->times[slow];
+    others = (others - busy_ns(s)) / (size - 1);
+    all = busy_ns(s) + s->wait_ns;
+    int64_t cost = all > 0 ? 100 * (busy_ns(s) - others) / all : 0;
+    if (cost >= SLOW_PERCENT)
+        printf("%s is slow: it costs %" PRId64 " %% of the time. A step of it: data %.3f ms, "
+               "forward and backward %.3f ms, waiting %.3f ms; the others are busy %.3f ms\n",
+               t->names[slow], cost, per_step_ms(s->ns[PHASE_DATA], steps),
+               per_step_ms(busy_ns(s) - s->ns[PHASE_DATA] - s->ns[PHASE_UPDATE], steps),
+               per_step_ms(s->wait_ns, steps), per_step_ms(others, steps));
+}
+
+ty_err together_epoch(struct together *t, int64_t steps, bool quiet)
+{
+    struct crew_piece pieces[CREW_MOST_RANKS];
+    struct crew_waits waits;
+    if (t->crew == NULL)
+        return TY_OK;
+    crew_waits(t->crew, &waits);
+    t->own.wait_ns = waits.wait_ns - t->waited_ns;
+    t->waited_ns = waits.wait_ns;
+    t->own.steps = steps;
+    t->times[crew_rank(t->crew)] = t->own;
+    t->own = (struct train_times){0};
+    for (int i = 0; i < crew_size(t->crew); i++)
+        pieces[i] = (struct crew_piece){i, &t->times[i], sizeof *t->times};
+    ty_err err = crew_share(t->crew, "the times of an epoch", pieces, (size_t)crew_size(t->crew));
+    if (err == TY_OK && !quiet)
+        slow_say(t, steps);
+    return err;
+}
+
+/* ---- the end ---- */
+
+static void work_say(const char *name, struct nn_work w, uint64_t bytes, double cpu)
+{
+    printf("%s: %" PRIu64 " examples computed, %.3f MB of gradients reduced, %.3f CPU seconds\n",
+           name, w.examples, (double)bytes / 1e6, cpu);
+}
+
+ty_err together_end(struct together *t)
+{
+    for (size_t i = 0; i < t->devices; i++) {
+        struct nn_work w = nn_net_work(t->net, i);
+        work_say(ty_format(t->arena, "device %zu", i), w, w.bytes, (double)w.cpu_ns / 1e9);
+    }
+    if (t->crew == NULL)
+        return TY_OK;
+    struct rusage use;
+    struct crew_waits waits;
+    int rank = crew_rank(t->crew);
+    getrusage(RUSAGE_SELF, &use);
+    crew_waits(t->crew, &waits);
+    double cpu = (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
+                 (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec) / 1e6;
+    work_say(t->names[rank], nn_net_work(t->net, (size_t)rank), waits.bytes, cpu);
+    fflush(stdout);
+    return crew_meet(t->crew, "the end");
+}
+
+void together_leave(struct together *t, ty_err err)
+{
+    if (t->crew)
+        crew_leave(t->crew, err == TY_OK ? NULL : ty_err_message());
+    t->crew = NULL;
+}
