@@ -9,10 +9,10 @@
  * barrier (shared.c); elsewhere MPI carries the pieces, from point to point (mpi.c), for
  * MPI_Allreduce promises no order.
  *
- * A peer that is dead, stopped or cut off is told within the deadline: TY_UNAVAILABLE with its name,
- * the step and the phase it was last seen in, what the wait was for, and the state of its process
- * where it can be seen. A peer that is alive and only slow is waited for, and crew_waits names it.
- * After a failure every call fails with the same message at once: there is no half crew.
+ * A peer that is dead, stopped or cut off is told within the deadline: TY_UNAVAILABLE with its
+ * name, the step and the phase it was last seen in, what the wait was for, and the state of its
+ * process where it can be seen. A peer that is alive and only slow is waited for, and crew_waits
+ * names it. After a failure every call fails with the same message at once: there is no half crew.
  *
  * Where to start: crew_join_shared, crew_room, crew_sum. Who frees: crew_leave, rooms included.
  * Threads: one thread of a rank calls; the sign of life is a thread of the crew's own.
@@ -79,11 +79,11 @@ TY_NODISCARD ty_err crew_sum(struct crew *c, const char *what, float *const *par
 /* ---- what was observed ---- */
 
 struct crew_waits {
-    int64_t wait_ns;   /* this rank has waited for others, all together */
-    uint64_t bytes;    /* this rank's parts that went into sums and shares */
-    int slowest;       /* who came last most often since the last call; -1: nobody */
-    double share;      /* of those meetings, 0 to 1 */
-    int64_t cost_ns;   /* what the others waited for it, the longest of each meeting */
+    int64_t wait_ns; /* this rank has waited for others, all together */
+    uint64_t bytes;  /* this rank's parts that went into sums and shares */
+    int slowest;     /* who came last most often since the last call; -1: nobody */
+    double share;    /* of those meetings, 0 to 1 */
+    int64_t cost_ns; /* what the others waited for it, the longest of each meeting */
 };
 void crew_waits(struct crew *c, struct crew_waits *ret);
 

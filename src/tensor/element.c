@@ -97,16 +97,36 @@ void tensor_softmax(float *x, size_t rows, size_t n)
     }
 }
 
+TENSOR_BODY void tensor_add_body(const float *restrict a, const float *restrict b,
+                                 float *restrict out, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        out[i] = a[i] + b[i];
+}
+TENSOR_KERNEL(tensor_add, (const float *a, const float *b, float *out, size_t count),
+              (a, b, out, count))
+
 /* Block by block, so that what one level of the tree wrote is still near when the next reads it. */
-void tensor_tree_sum(float *const *parts, size_t parts_count, size_t count)
+void tensor_tree_sum_to(float *const *parts, size_t parts_count, size_t count, float *out)
 {
     enum { BLOCK = 2048 };
-    for (size_t at = 0; at < count; at += BLOCK) {
-        size_t n = count - at < BLOCK ? count - at : BLOCK;
-        for (size_t step = 1; step < parts_count; step *= 2)
+    if (parts_count == 1 && count > 0)
+        memmove(out, parts[0], count * sizeof *out);
+    for (size_t at = 0; at < count && parts_count > 1; at += BLOCK) {
+        size_t n = count - at < BLOCK ? count - at : BLOCK, step = 1;
+        for (; 2 * step < parts_count; step *= 2)
             for (size_t i = 0; i + step < parts_count; i += 2 * step)
                 tensor_axpy(1, parts[i + step] + at, parts[i] + at, n);
+        if (out == parts[0])
+            tensor_axpy(1, parts[step] + at, out + at, n);
+        else
+            tensor_add(parts[0] + at, parts[step] + at, out + at, n);
     }
+}
+
+void tensor_tree_sum(float *const *parts, size_t parts_count, size_t count)
+{
+    tensor_tree_sum_to(parts, parts_count, count, parts[0]);
 }
 
 /* ---- batch normalisation ---- */

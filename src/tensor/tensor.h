@@ -122,10 +122,14 @@ void tensor_exact_product(const float *x, const float *w, size_t rows, size_t n,
                           float *y);
 /* y += a x */
 void tensor_axpy(float a, const float *x, float *y, size_t count);
+/* out = a + b, out being neither */
+void tensor_add(const float *a, const float *b, float *out, size_t count);
 /* Each row of x (rows, n) to its softmax. */
 void tensor_softmax(float *x, size_t rows, size_t n);
 /* parts[0] = the sum of all parts, by a binary tree: (0+1)+(2+3), ... The others are used up. */
 void tensor_tree_sum(float *const *parts, size_t parts_count, size_t count);
+/* The same bits into `out`, which may be parts[0]; all parts are used up. */
+void tensor_tree_sum_to(float *const *parts, size_t parts_count, size_t count, float *out);
 
 /* ---- losses: per example, and the gradient of their mean over `batch` examples ---- */
 

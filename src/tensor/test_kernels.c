@@ -210,6 +210,29 @@ static void tree_order_is_fixed(void **state)
     assert_true(v[0] == want);
 }
 
+/* A count beyond one block, each number of parts, and the plain order beside it. */
+static void tree_sum_goes_elsewhere(void **state)
+{
+    (void)state;
+    enum { MOST = 7, N = 2048 + 5 };
+    static float plain[MOST][N], same[MOST][N], out[N];
+    for (size_t count = 1; count <= MOST; count++) {
+        float *to_plain[MOST], *to_same[MOST];
+        for (size_t k = 0; k < count; k++) {
+            to_plain[k] = plain[k];
+            to_same[k] = same[k];
+            tensor_normal(3, k, 0, 1e3f, plain[k], N);
+        }
+        memcpy(same, plain, sizeof same);
+        for (size_t step = 1; step < count; step *= 2)
+            for (size_t i = 0; i + step < count; i += 2 * step)
+                for (size_t j = 0; j < N; j++)
+                    plain[i][j] += plain[i + step][j];
+        tensor_tree_sum_to(to_same, count, N, out);
+        assert_memory_equal(out, to_plain[0], sizeof out);
+    }
+}
+
 static void norm_gradient(void **state)
 {
     (void)state;
@@ -411,6 +434,7 @@ static const struct CMUnitTest tests[] = {
     TEST("element/kernels", element_kernels),
     TEST("element/exact_product_survives_cancelling", exact_product_survives_cancelling),
     TEST("element/tree_order_is_fixed", tree_order_is_fixed),
+    TEST("element/tree_sum_goes_elsewhere", tree_sum_goes_elsewhere),
     TEST("norm/gradient", norm_gradient),
     TEST("optimizer/first_steps", optimizer_first_steps),
     TEST("optimizer/adam_idle_is_adam_without_gradient", adam_idle_is_adam_without_gradient),

@@ -1,0 +1,164 @@
+/* crew_int.h -- what the files of crew share.
+ *
+ * crew.c has what is the same everywhere: the public calls, the failure that stays, who came last.
+ * A way carries them out: shared.c on one machine, mpi.c elsewhere. life.c is what ranks know of
+ * each other between calls: signs of life, and the sentence about one that is lost; beats.c carries
+ * that by datagrams where there is no memory in common. */
+#ifndef TY_CREW_INT_H
+#define TY_CREW_INT_H
+
+#include "crew/crew.h"
+
+#include <pthread.h>
+
+enum {
+    LIFE_PHASE_BYTES = 32,
+    LIFE_WORDS_BYTES = 384,
+    LIFE_BEAT_MS = 50,      /* between two signs of life */
+    LIFE_LOOK_MS = 50,      /* between two looks at the others while waiting */
+    LIFE_LOOK_MOST_MS = 200 /* so much of the time between two looks counts: we may have slept */
+};
+
+/* ---- life.c ---- */
+
+enum life_end { LIFE_HERE, LIFE_LEFT, LIFE_FAILED };
+
+/* What a rank says of itself. It alone writes it, the others read it at any time: in the shared
+ * file, or as the last datagram had it. Texts are cut to size and ended by the reader. */
+struct life {
+    uint32_t beat;    /* counts up */
+    uint32_t end;     /* enum life_end; then `words` and `code` hold */
+    int32_t pid;      /* in its own PID namespace; 0: it has not come yet */
+    int32_t code;     /* LIFE_FAILED: the ty_err */
+    uint64_t started; /* its process's start, as in /proc/PID/stat */
+    int64_t wait_ns;  /* it has waited for others */
+    int64_t step;
+    char phase[LIFE_PHASE_BYTES];
+    char words[LIFE_WORDS_BYTES]; /* why it left, or the message it failed with */
+};
+
+struct crew;
+/* Say that this rank is there, and keep saying it from a thread. c->lives is set, and c->beats
+ * where lives travel by datagrams. */
+TY_NODISCARD ty_err life_begin(struct crew *c);
+void life_end(struct crew *c);
+/* A rank that is lost, as far as can be seen now, or -1. Called while waiting, every LIFE_LOOK_MS.
+ */
+int life_lost(struct crew *c);
+/* Fail because of it: its name, what it did last, what was waited for. */
+TY_NODISCARD ty_err life_tell(struct crew *c, int lost, const char *what);
+/* Publish the end of this rank. */
+void life_publish(struct crew *c, enum life_end end, ty_err code, const char *words);
+/* The state of a process in words ("is stopped"), or NULL if it cannot be seen from here. */
+const char *life_process(int32_t pid, uint64_t started);
+uint64_t life_process_started(int32_t pid); /* 0: cannot be seen */
+
+/* ---- beats.c: lives by datagrams ---- */
+
+enum { BEATS_MOST_ADDRESSES = 4, BEATS_NAME_BYTES = 64 };
+/* What a rank tells the others when it joins: which machine it is on, where its socket is. */
+struct beats_card {
+    char machine[BEATS_NAME_BYTES]; /* the kernel's boot id: the same, the same machine */
+    uint64_t key;                   /* rank 0's is the crew's: datagrams without it are not ours */
+    uint32_t addresses[BEATS_MOST_ADDRESSES]; /* IPv4, network order; 0: none */
+    uint16_t port;                            /* network order */
+    uint16_t has_meeting;                     /* it was given a place for shared memory */
+};
+struct beats;
+/* Open a socket and fill in the card, all but has_meeting. */
+TY_NODISCARD ty_err beats_open(struct beats **ret_beats, struct beats_card *ret_card);
+int beats_socket(const struct beats *b);
+/* All cards, by rank: from now on datagrams can go out. */
+void beats_address(struct beats *b, const struct beats_card *cards, int rank, int size);
+void beats_send(struct beats *b, const struct life *life);
+/* Take what has come; does not wait. */
+void beats_take(struct beats *b, struct life *const *lives);
+/* One datagram into the life of whom it is from; false: it is none of ours. For beats_take, and for
+ * a fuzzer. */
+bool beats_read(const void *bytes, size_t len, uint64_t key, int rank, struct life *const *lives,
+                int size);
+void beats_close(struct beats *b);
+
+/* ---- crew.c ---- */
+
+/* One meeting: what is waited for, which call it is (the same number in all ranks, or they are out
+ * of step) and a number of this rank's for all to see. */
+struct crew_call {
+    const char *what;
+    uint64_t id, value;
+};
+enum crew_kind { CREW_MEET = 1, CREW_AGREE, CREW_ROOM, CREW_SHARE, CREW_SUM, CREW_JOIN };
+static inline struct crew_call crew_call_of(enum crew_kind kind, const char *what, uint64_t size)
+{
+    return (struct crew_call){.what = what, .id = (uint64_t)kind << 56 ^ size};
+}
+struct crew_way {
+    /* All have come. values (size) gets each rank's number; may be NULL. */
+    ty_err (*meet)(struct crew *c, const struct crew_call *call, uint64_t *values);
+    ty_err (*room)(struct crew *c, size_t bytes, void **ret_room);
+    ty_err (*share)(struct crew *c, const char *what, const struct crew_piece *pieces,
+                    size_t count);
+    ty_err (*sum)(struct crew *c, const char *what, float *const *parts, size_t part_count,
+                  size_t count, float *out);
+    bool (*gone)(struct crew *c, int rank); /* its process has ended; NULL: cannot be told */
+    void (*close)(struct crew *c);          /* c->code: TY_OK if all ends well */
+};
+
+struct crew {
+    const struct crew_way *way;
+    int rank, size, deadline_ms;
+    char (*names)[CREW_NAME_BYTES];
+    ty_err code; /* of the failure that stays; TY_OK: none */
+    char failure[LIFE_WORDS_BYTES];
+
+    struct life **lives; /* by rank; of this rank: its own to write */
+    struct watch {       /* of each peer: when its beat last changed */
+        uint32_t beat;
+        int64_t silent_ns;
+    } * watch;
+    int64_t looked_ns;
+    pthread_t pulse;
+    bool pulsing;
+    int stop_fd;         /* ends the pulse */
+    struct beats *beats; /* NULL: the lives are in memory that all have */
+
+    int64_t wait_ns;
+    uint64_t bytes;
+    struct lateness { /* since the last crew_waits */
+        uint64_t times;
+        int64_t cost_ns, waited_ns; /* waited_ns: its wait_ns back then */
+    } * late;
+    uint64_t meetings;
+
+    struct shared *shared; /* shared.c's own */
+    struct mpi *mpi;       /* mpi.c's own */
+    bool world;            /* mpirun started us, whatever way we go */
+};
+/* Check the options, and a crew without a way. */
+TY_NODISCARD ty_err crew_new(const struct crew_options *o, int rank, int size,
+                             struct crew **ret_crew);
+void crew_free(struct crew *c);
+/* The failure that stays: recorded, published, returned. */
+ty_err crew_fail(struct crew *c, ty_err code, const char *fmt, ...) TY_PRINTF(3, 4);
+/* `rank` is in another call than we are. */
+TY_NODISCARD ty_err crew_out_of_step(struct crew *c, int rank, const char *what);
+/* `last` came last of all, and cost others up to so much. */
+void crew_note(struct crew *c, int last, int64_t cost_ns);
+/* This rank's slice of `count` floats: whole cache lines but at the end. */
+void crew_slice(const struct crew *c, int rank, size_t count, size_t *ret_from, size_t *ret_count);
+int crew_cpus(void);
+/* The next moment of a spinning wait. */
+static inline void crew_relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#else
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+#endif
+}
+
+extern const struct crew_way crew_shared_way, crew_mpi_way;
+/* MPI_Finalize, with an end. */
+void crew_world_close(const struct crew *c);
+
+#endif
