@@ -177,8 +177,9 @@ void ty_seam_role(const char *role);
 int ty_seam_step(enum ty_op op);
 uint64_t ty_seam_steps(void);
 
-int64_t ty_now_ns(void);  /* wall clock, since 1970; what people read, never for deadlines */
-int64_t ty_boot_ns(void); /* CLOCK_BOOTTIME; what deadlines use */
+int64_t ty_now_ns(void);    /* wall clock, since 1970; what people read, never for deadlines */
+int64_t ty_boot_ns(void);   /* CLOCK_BOOTTIME; what deadlines use */
+int64_t ty_thread_ns(void); /* CPU time of this thread */
 int64_t ty_boot_ms(void);
 /* Wait for a condition at most so long, whatever the wall clock does. False: the time is over. */
 bool ty_cond_wait_ms(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t ms);

@@ -162,6 +162,11 @@ int64_t ty_boot_ns(void)
     return clock_ns(CLOCK_BOOTTIME);
 }
 
+int64_t ty_thread_ns(void)
+{
+    return clock_ns(CLOCK_THREAD_CPUTIME_ID);
+}
+
 int64_t ty_boot_ms(void)
 {
     return ty_boot_ns() / 1000000;

@@ -1,9 +1,9 @@
 /* layer_batch_norm.c -- y = (x - mean) / sqrt(variance + epsilon) * gamma + beta, over the whole
  * batch while training, by moving means otherwise.
  *
- * Sums of a shard are doubles, as long as the last axis: forward, sum and sum of squares; after them,
- * backward, dgamma and dbeta, for what a unit's examples leave of each other may be little. Of all shards:
- * mean, 1/deviation, dgamma, dbeta, as floats. */
+ * Sums of a shard are doubles, as long as the last axis: forward, sum and sum of squares; after
+ * them, backward, dgamma and dbeta, for what a unit's examples leave of each other may be little.
+ * Of all shards: mean, 1/deviation, dgamma, dbeta, as floats. */
 #include "nn/nn_int.h"
 
 #include <math.h>

@@ -249,8 +249,8 @@ static void batches_plan(struct nn_net *n)
     for (size_t i = 0; i < n->param_count; i++) {
         struct nn_param *p = &n->params[i];
         if (p->table) {
-            bool first = n->has_first && n->tables[table++].layer == 0;
-            p->grad = (first ? room_new : block_new)(n, n->batch_max * p->width, sizeof(float));
+            bool ours = n->tables[table++].layer != 0 || !n->has_first; /* who computes it */
+            p->grad = (ours ? block_new : room_new)(n, n->batch_max * p->width, sizeof(float));
             p->rows = block_new(n, n->batch_max, sizeof(uint32_t));
             p->seen = block_new(n, (size_t)p->shape.dims[0], sizeof(uint32_t));
         } else {

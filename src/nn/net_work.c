@@ -5,8 +5,6 @@
  * the same weights with it as without has found a replica that does nothing. */
 #include "nn/nn_int.h"
 
-#include <time.h>
-
 void nn_work_init(struct nn_net *n)
 {
     const char *zeroed = getenv("TRAINYARD_TEST_ZERO_REPLICA");
@@ -19,22 +17,15 @@ void nn_net_mirror(struct nn_net *n, size_t devices)
     n->devices = devices;
 }
 
-static int64_t thread_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 int64_t nn_work_begin(const struct nn_net *n)
 {
-    return n->devices && n->batch.training ? thread_ns() : 0;
+    return n->devices && n->batch.training ? ty_thread_ns() : 0;
 }
 
 void nn_work_end(const struct nn_net *n, struct nn_shard *s, int64_t began)
 {
     if (n->devices && n->batch.training)
-        s->cpu_ns += thread_ns() - began;
+        s->cpu_ns += ty_thread_ns() - began;
 }
 
 static size_t replica_of(const struct nn_net *n, size_t shard)

@@ -107,16 +107,16 @@ struct nn_distinct {
     float *x, *product, *sums; /* (count, width), (count, out), (count, out) */
 };
 enum { NN_WORD = 16 }; /* words a line: each rank's has one of its own */
-enum { NN_SUMS = 8 }; /* floats: two doubles forward, two backward */
+enum { NN_SUMS = 8 };  /* floats: two doubles forward, two backward */
 /* A part of the batch, computed by one thread. */
 struct nn_shard {
-    size_t first, rows; /* of the batch */
-    float **y;          /* by layer: output (rows, height, width, channels) */
-    float **dy;         /* its gradient; NULL: nobody needs it */
-    uint32_t **which;   /* max_pool */
-    float *grads;       /* of the plain parameters, as nn_net.grads */
-    float *sums;        /* batch_norm: of this shard, NN_SUMS for each channel */
-    float *scratch;     /* of this process */
+    size_t first, rows;               /* of the batch */
+    float **y;                        /* by layer: output (rows, height, width, channels) */
+    float **dy;                       /* its gradient; NULL: nobody needs it */
+    uint32_t **which;                 /* max_pool */
+    float *grads;                     /* of the plain parameters, as nn_net.grads */
+    float *sums;                      /* batch_norm: of this shard, NN_SUMS for each channel */
+    float *scratch;                   /* of this process */
     float *labels, *weights, *losses; /* of the rows, of one head; classes are numbers */
     int32_t *classes;
     struct nn_distinct *distinct; /* layer_first.c: by part of the features */
@@ -204,7 +204,7 @@ size_t nn_crew_first(const struct crew *c, int rank, size_t shards);
 void nn_crew_plan(struct nn_net *n);
 void nn_crew_done(struct nn_net *n, ty_err err);
 void nn_crew_begin(struct nn_net *n, const char *phase); /* all are done with the last step */
-void nn_crew_outputs(struct nn_net *n); /* logits and losses */
+void nn_crew_outputs(struct nn_net *n);                  /* logits and losses */
 void nn_crew_sums(struct nn_net *n, const struct nn_layer *l, bool backward);
 void nn_crew_tables(struct nn_net *n); /* what the gradients of tables are made of; outputs */
 void nn_crew_grads(struct nn_net *n);  /* of plain parameters, summed */

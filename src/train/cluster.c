@@ -68,7 +68,7 @@ static bool address_fits(const char *text)
 static ty_err tasks_read(struct ty_arena *a, struct train_cluster *c, const char *name,
                          const json_t *list)
 {
-    enum train_role role;
+    enum train_role role = TRAIN_CHIEF;
     ty_err err = role_find("cluster", name, &role);
     if (err != TY_OK)
         return err;

@@ -68,9 +68,8 @@ static ty_err set_threads(struct train_options *o, const char *value)
 
 static ty_err set_strategy(struct train_options *o, const char *value)
 {
-    enum train_strategy strategy;
     o->strategy = value;
-    return train_strategy_find(value, &strategy);
+    return TY_OK;
 }
 
 static ty_err set_devices(struct train_options *o, const char *value)
@@ -121,16 +120,25 @@ SETTER(histograms)
 #undef SETTER
 
 static const struct flag FLAGS[] = {
-    {"train_data_path", true, set_train}, {"train_files", true, set_train},
-    {"eval_data_path", true, set_eval},   {"eval_files", true, set_eval},
-    {"output_dir", true, set_output},     {"job_dir", true, set_job_dir},
-    {"model_file", true, set_model},      {"init_from", true, set_init},
-    {"threads", true, set_threads},       {"seed", true, set_seed},
-    {"strategy", true, set_strategy},     {"devices", true, set_devices},
+    {"train_data_path", true, set_train},
+    {"train_files", true, set_train},
+    {"eval_data_path", true, set_eval},
+    {"eval_files", true, set_eval},
+    {"output_dir", true, set_output},
+    {"job_dir", true, set_job_dir},
+    {"model_file", true, set_model},
+    {"init_from", true, set_init},
+    {"threads", true, set_threads},
+    {"seed", true, set_seed},
+    {"strategy", true, set_strategy},
+    {"devices", true, set_devices},
     {"shards", true, set_shards},
-    {"cache_mb", true, set_cache},        {"resume", false, set_resume},
-    {"quiet", false, set_quiet},          {"plot", false, set_plot},
-    {"no_export", false, set_no_export},  {"histograms", false, set_histograms},
+    {"cache_mb", true, set_cache},
+    {"resume", false, set_resume},
+    {"quiet", false, set_quiet},
+    {"plot", false, set_plot},
+    {"no_export", false, set_no_export},
+    {"histograms", false, set_histograms},
 };
 
 static const struct flag *flag_find(const char *name)
@@ -265,7 +273,7 @@ int train_command(int argc, char **argv)
     err = train_run(o, &result);
     if (err != TY_OK)
         status = say("train", err);
-    else if (!o->quiet)
+    else if (!o->quiet && result.examples_per_second > 0)
         printf("%.0f examples/s over %" PRId64 " steps\n", result.examples_per_second,
                result.steps);
 out:

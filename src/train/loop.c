@@ -401,12 +401,12 @@ static ty_err epoch_end(struct run *r, int64_t steps, bool *ret_over)
 {
     bool better;
     const struct metrics *valid = r->has_valid ? &r->valid_metrics : NULL;
-    ty_err err = valid ? evaluate(r) : TY_OK;
+    ty_err err = together_epoch_end(&r->together, steps, r->options->quiet);
+    if (err == TY_OK && valid)
+        err = evaluate(r);
     if (err != TY_OK)
         return err;
     report_epoch_end(&r->report, steps, &r->metrics, valid);
-    if (err == TY_OK)
-        err = together_epoch(&r->together, steps, r->options->quiet);
     if (err == TY_OK && output_of(r))
         err = curves_epoch(&r->curves, r->state.epoch, &r->metrics, valid);
     if (err == TY_OK && output_of(r))
@@ -448,6 +448,7 @@ static ty_err epochs_run(struct run *r)
         if (r->state.step == first)
             metrics_reset(&r->metrics);
         report_epoch_begin(&r->report, r->state.epoch);
+        together_epoch_begin(&r->together);
         while (r->state.step < first + r->steps_per_epoch && err == TY_OK) {
             if (r->options->stop_at_step > 0 && r->state.step + 1 == r->options->stop_at_step)
                 stopped = SIGTERM;
@@ -506,7 +507,7 @@ static ty_err run_all(struct run *r, struct train_result *result)
     result->steps = r->state.step;
     result->loss = metric_value(&r->metrics.list[0]);
     result->val_loss = metric_value(&r->valid_metrics.list[0]);
-    result->examples_per_second = (double)r->examples / seconds;
+    result->examples_per_second = is_chief(r) ? (double)r->examples / seconds : 0;
     if (r->options->plot && is_chief(r))
         report_plot(&r->report);
     if (r->options->plot && output_of(r))

@@ -105,7 +105,8 @@ ty_err model_dir_open(struct model_dir *d, const char *dir, size_t batch, int th
             batch = train_rows_fit(d->model, 1);
         d->batch = batch;
         d->team = tensor_team_new(threads);
-        err = nn_net_new(d->model, batch, (size_t)d->model->training.shards, 0, d->team, NULL, &d->net);
+        err = nn_net_new(d->model, batch, (size_t)d->model->training.shards, 0, d->team, NULL,
+                         &d->net);
     }
     if (err == TY_OK)
         err =

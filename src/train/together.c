@@ -1,10 +1,10 @@
 /* together.c -- several replicas at one run: how they meet, who did what, who is slow.
  *
  *   mirrored       devices of one process: the net counts the work of each (nn_net_mirror)
- *   multi_worker   the processes of TF_CONFIG, or of mpirun, as a crew: on one machine they meet at a
- *                  file in /dev/shm, on several through MPI
- * Phases of a step are timed, and after each epoch every rank sees all ranks' times: who computes
- * longest while the others wait is named, with what it costs. */
+ *   multi_worker   the processes of TF_CONFIG, or of mpirun, as a crew: on one machine they meet at
+ * a file in /dev/shm, on several through MPI Phases of a step are timed, and after each epoch every
+ * rank sees all ranks' times: who computes longest while the others wait is named, with what it
+ * costs. */
 #include "train/train_int.h"
 
 #include <sys/resource.h>
@@ -132,7 +132,6 @@ ty_err together_begin(struct together *t, struct nn_net *n)
         return TY_OK;
     ty_err err = crew_room(t->crew, (size_t)crew_size(t->crew) * sizeof *t->times, &room);
     t->times = room;
-    t->since_ns = ty_boot_ns();
     return err;
 }
 
@@ -148,6 +147,18 @@ void together_phase(struct together *t, int64_t step, enum train_phase phase)
     t->phase = phase;
     if (phase == PHASE_DATA || phase == PHASE_UPDATE) /* the net marks the others */
         crew_mark(t->crew, step, PHASE_NAMES[phase]);
+}
+
+void together_epoch_begin(struct together *t)
+{
+    struct crew_waits waits;
+    if (t->crew == NULL)
+        return;
+    crew_waits(t->crew, &waits);
+    t->waited_ns = waits.wait_ns;
+    t->own = (struct train_times){0};
+    t->phase = PHASE_DATA;
+    t->since_ns = ty_boot_ns();
 }
 
 /* What a rank did itself, without waiting. */
@@ -184,18 +195,17 @@ static void slow_say(const struct together *t, int64_t steps)
                per_step_ms(s->wait_ns, steps), per_step_ms(others, steps));
 }
 
-ty_err together_epoch(struct together *t, int64_t steps, bool quiet)
+ty_err together_epoch_end(struct together *t, int64_t steps, bool quiet)
 {
     struct crew_piece pieces[CREW_MOST_RANKS];
     struct crew_waits waits;
     if (t->crew == NULL)
         return TY_OK;
+    together_phase(t, steps, PHASE_DATA); /* the last update is over */
     crew_waits(t->crew, &waits);
     t->own.wait_ns = waits.wait_ns - t->waited_ns;
-    t->waited_ns = waits.wait_ns;
     t->own.steps = steps;
     t->times[crew_rank(t->crew)] = t->own;
-    t->own = (struct train_times){0};
     for (int i = 0; i < crew_size(t->crew); i++)
         pieces[i] = (struct crew_piece){i, &t->times[i], sizeof *t->times};
     ty_err err = crew_share(t->crew, "the times of an epoch", pieces, (size_t)crew_size(t->crew));

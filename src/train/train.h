@@ -34,21 +34,21 @@ struct train_options {
     const char *strategy; /* NULL: as TF_CONFIG or mpirun says */
     int devices;          /* of mirrored; 0: 2 */
     int64_t shards;       /* that a batch is cut into; 0: the model file's */
-    int threads;        /* 0: one a CPU */
-    size_t cache_bytes; /* of examples in memory, at most; 0: half of what is free */
-    bool resume;        /* go on from the last checkpoint, if there is one */
-    bool quiet;         /* no lines on stdout */
-    bool plot;          /* draw the curves at the end, also as output_dir/curves.png */
-    bool histograms;    /* of all weights, after each epoch, for TensorBoard */
-    bool no_export;     /* no SavedModel */
-    int64_t seed;       /* -1: the model file's */
-    int stop_at_step;   /* for tests: as if SIGTERM came after that step; 0: never */
+    int threads;          /* 0: one a CPU */
+    size_t cache_bytes;   /* of examples in memory, at most; 0: half of what is free */
+    bool resume;          /* go on from the last checkpoint, if there is one */
+    bool quiet;           /* no lines on stdout */
+    bool plot;            /* draw the curves at the end, also as output_dir/curves.png */
+    bool histograms;      /* of all weights, after each epoch, for TensorBoard */
+    bool no_export;       /* no SavedModel */
+    int64_t seed;         /* -1: the model file's */
+    int stop_at_step;     /* for tests: as if SIGTERM came after that step; 0: never */
 };
 struct train_result {
     int64_t steps;
-    double loss, val_loss; /* of the last epoch */
-    double examples_per_second;
-    char export_dir[PATH_MAX]; /* "" if there is none */
+    double loss, val_loss;      /* of the last epoch */
+    double examples_per_second; /* of all workers, told to the chief; 0: this is another */
+    char export_dir[PATH_MAX];  /* "" if there is none */
 };
 TY_NODISCARD ty_err train_run(const struct train_options *o, struct train_result *ret_result);
 

@@ -271,8 +271,10 @@ TY_NODISCARD ty_err together_agree(const struct together *t, uint64_t run_id);
 TY_NODISCARD ty_err together_begin(struct together *t, struct nn_net *n);
 /* What the rank does from now on. */
 void together_phase(struct together *t, int64_t step, enum train_phase phase);
-/* All ranks' times come together; the slow one is named. */
-TY_NODISCARD ty_err together_epoch(struct together *t, int64_t steps, bool quiet);
+/* Around the steps of an epoch; at their end all ranks' times come together, and the slow one is
+ * named. */
+void together_epoch_begin(struct together *t);
+TY_NODISCARD ty_err together_epoch_end(struct together *t, int64_t steps, bool quiet);
 /* All are there; each says what it did. */
 TY_NODISCARD ty_err together_end(struct together *t);
 void together_leave(struct together *t, ty_err err);

@@ -179,7 +179,7 @@ def test_killed_at_random_moments(data, tmp_path, rng, long):
             name = "chief" if kind == "chief" else f"worker {index}"
             for i, (code, log) in enumerate(zip(codes, logs)):
                 if i != victim and code != 0:  # 0: it was done before the kill
-                    assert code == 75 and f"{name} is dead" in log, (code, log)
+                    assert code == 75 and f"{name} is gone" in log, (code, log)
             cluster = Cluster(size, flags("taxifare", data, folder / "out", *more, "--resume"), folder)
             codes, logs = cluster.wait(120)
             assert codes == [0] * size, logs
