@@ -89,8 +89,8 @@ struct graph_out nn_export_concat(struct nn_exporter *x, const char *name,
 
 /* ---- the signature ---- */
 
-static void signature_add(struct nn_exporter *x, struct saved_tensor *list, size_t *count, ty_str key,
-                       struct graph_out out, enum dtype t, struct shape s)
+static void signature_add(struct nn_exporter *x, struct saved_tensor *list, size_t *count,
+                          ty_str key, struct graph_out out, enum dtype t, struct shape s)
 {
     ty_str name = graph_node_name(out.node);
     list[(*count)++] = (struct saved_tensor){
@@ -112,7 +112,8 @@ static void inputs_export(struct nn_exporter *x, struct saved_signature *sig)
     if (m->images.height > 0) {
         struct shape any = SHAPE(-1, -1, -1, (int64_t)m->images.channels);
         x->image = graph_placeholder(x->graph, "image", DTYPE_FLOAT, &any);
-        signature_add(x, sig->inputs, &sig->input_count, TY_STR("image"), x->image, DTYPE_FLOAT, any);
+        signature_add(x, sig->inputs, &sig->input_count, TY_STR("image"), x->image, DTYPE_FLOAT,
+                      any);
     }
     for (size_t i = 0; i < m->slots_float; i++)
         used_mark(m, m->float_values[i], used);
@@ -125,7 +126,7 @@ static void inputs_export(struct nn_exporter *x, struct saved_signature *sig)
         enum dtype t = types[m->columns[i].type];
         x->values[i] = graph_placeholder(x->graph, m->columns[i].name.ptr, t, &SHAPE(-1));
         signature_add(x, sig->inputs, &sig->input_count, m->columns[i].name, x->values[i], t,
-                   SHAPE(-1));
+                      SHAPE(-1));
     }
 }
 
@@ -181,7 +182,7 @@ static void classes_export(struct nn_exporter *x, const struct nn_head *h, struc
     struct graph *g = x->graph;
     struct graph_out both = logits;
     signature_add(x, to, at, output_key(x, h, "logits"), logits, DTYPE_FLOAT,
-               SHAPE(-1, (int64_t)h->class_count));
+                  SHAPE(-1, (int64_t)h->class_count));
     if (binary) {
         struct graph_out logistic =
             graph_op1(g, "Sigmoid", scoped(x, h, "logistic"), DTYPE_FLOAT, logits);
@@ -192,13 +193,13 @@ static void classes_export(struct nn_exporter *x, const struct nn_head *h, struc
     }
     struct graph_out p = graph_op1(g, "Softmax", scoped(x, h, "probabilities"), DTYPE_FLOAT, both);
     signature_add(x, to, at, output_key(x, h, "probabilities"), p, DTYPE_FLOAT,
-               SHAPE(-1, (int64_t)count));
+                  SHAPE(-1, (int64_t)count));
     struct graph_out ids = class_ids(x, h, both);
     signature_add(x, to, at, output_key(x, h, "class_ids"),
-               nn_export_column(x, scoped(x, h, "class_ids/column"), ids, DTYPE_INT64), DTYPE_INT64,
-               SHAPE(-1, 1));
-    signature_add(x, to, at, output_key(x, h, "classes"), class_names(x, h, ids, count), DTYPE_STRING,
-               SHAPE(-1, 1));
+                  nn_export_column(x, scoped(x, h, "class_ids/column"), ids, DTYPE_INT64),
+                  DTYPE_INT64, SHAPE(-1, 1));
+    signature_add(x, to, at, output_key(x, h, "classes"), class_names(x, h, ids, count),
+                  DTYPE_STRING, SHAPE(-1, 1));
 }
 
 const struct nn_layer *nn_export_obstacle(const struct nn_model *m)
@@ -235,8 +236,8 @@ ty_err nn_export(const struct nn_net *n, struct ty_arena *a, struct graph *g,
     for (size_t i = 0; i < m->head_count; i++) {
         const struct nn_head *h = &m->heads[i];
         if (h->type == NN_REGRESSION)
-            signature_add(&x, sig.outputs, &sig.output_count, h->output, outs[h->layer], DTYPE_FLOAT,
-                       SHAPE(-1, 1));
+            signature_add(&x, sig.outputs, &sig.output_count, h->output, outs[h->layer],
+                          DTYPE_FLOAT, SHAPE(-1, 1));
         else
             classes_export(&x, h, outs[h->layer], &sig);
     }

@@ -286,8 +286,8 @@ static void rows_compute(struct nn_net *n, const struct nn_param *p, size_t from
     struct tensor_matrix g = {n->first_sums + from * out, out, TENSOR_PLAIN};
     struct tensor_matrix w = {kernel, out, TENSOR_TRANSPOSED};
     if (to > from)
-        tensor_gemm(to - from, p->width, out, g, w, p->grad + from * p->width, p->width, false,
-                    scratch);
+        tensor_gemm(to - from, p->width, out, g, w, nn_rows_grad(n, p) + from * p->width, p->width,
+                    false, scratch);
 }
 
 size_t nn_first_rows(const struct nn_net *n, const struct nn_param *p, size_t shard,

@@ -38,7 +38,7 @@ void nn_flush_denormals(void)
 
 enum { ALONE_FLOATS = 1 << 16 }; /* of gradients: fewer are summed before a thread wakes up */
 enum { MOST_PARAMS = NN_MAX_LAYERS * NN_LAYER_PARAMS + NN_MAX_VALUES };
-enum { MOST_BLOCKS = 3 * NN_MAX_VALUES + 16 };
+enum { MOST_BLOCKS = 3 * NN_MAX_VALUES + MOST_PARAMS + 16 };
 
 static struct nn_param *param_new(struct nn_net *n, const char *name)
 {
@@ -211,6 +211,32 @@ static void shard_plan(struct nn_net *n, struct nn_shard *s, size_t rows, float 
     s->losses = at + 3 * lines(rows);
 }
 
+/* Where the optimizer finds gradients: where they were summed, or a copy of it. */
+static void grads_plan(struct nn_net *n)
+{
+    bool copies = n->crew && n->model->training.clip_norm > 0;
+    size_t table = 0;
+    n->summed = ty_new_array(&n->arena, float *, n->param_count);
+    for (size_t i = 0; i < n->param_count; i++) {
+        struct nn_param *p = &n->params[i];
+        size_t most = p->table ? n->batch_max * p->width : p->count;
+        bool first = p->table && n->tables[table++].layer == 0 && n->has_first;
+        if (p->table) {
+            p->rows = block_new(n, n->batch_max, sizeof(uint32_t));
+            p->seen = block_new(n, (size_t)p->shape.dims[0], sizeof(uint32_t));
+        }
+        if (p->table && !first)
+            p->grad = block_new(n, most, sizeof(float)); /* each rank sums all of it */
+        else
+            p->grad =
+                p->table ? room_new(n, most, sizeof(float)) : n->grad_sum + (p->data - n->weights);
+        if (copies && (first || !p->table)) {
+            n->summed[i] = p->grad;
+            p->grad = block_new(n, most, sizeof(float));
+        }
+    }
+}
+
 static void batches_plan(struct nn_net *n)
 {
     size_t rows = (n->batch_max + n->shard_max - 1) / n->shard_max;
@@ -245,18 +271,7 @@ static void batches_plan(struct nn_net *n)
     for (size_t i = 0; i < n->layer_count; i++)
         sums += lines(NN_SUMS * n->layers[i].channels);
     n->sums = ty_new_array(&n->arena, float, sums);
-    size_t table = 0;
-    for (size_t i = 0; i < n->param_count; i++) {
-        struct nn_param *p = &n->params[i];
-        if (p->table) {
-            bool ours = n->tables[table++].layer != 0 || !n->has_first; /* who computes it */
-            p->grad = (ours ? block_new : room_new)(n, n->batch_max * p->width, sizeof(float));
-            p->rows = block_new(n, n->batch_max, sizeof(uint32_t));
-            p->seen = block_new(n, (size_t)p->shape.dims[0], sizeof(uint32_t));
-        } else {
-            p->grad = n->grad_sum + (p->data - n->weights);
-        }
-    }
+    grads_plan(n);
 }
 
 void nn_init_glorot(const struct nn_net *n, const struct nn_param *p, size_t in, size_t out)

@@ -182,6 +182,17 @@ void nn_crew_grads(struct nn_net *n)
                                  n->grad_sum));
 }
 
+/* Gradients that are clipped are changed in place, by each rank: it needs its own. */
+static void grads_copy(struct nn_net *n)
+{
+    for (size_t i = 0; i < n->param_count; i++) {
+        const struct nn_param *p = &n->params[i];
+        size_t floats = p->table ? p->row_count * p->width : p->count;
+        if (n->summed[i] && !p->frozen)
+            memcpy(p->grad, n->summed[i], floats * sizeof *p->grad);
+    }
+}
+
 void nn_crew_rows(struct nn_net *n)
 {
     if (is_alone(n))
@@ -191,9 +202,12 @@ void nn_crew_rows(struct nn_net *n)
         const struct nn_param *p = &n->params[n->tables[i].param];
         for (size_t k = 0; is_first(n, i) && k < n->shard_count; k++) {
             size_t from, to = nn_first_rows(n, p, k, &from);
-            list_add(&l, k, p->grad + from * p->width, (to - from) * p->width * sizeof(float));
+            list_add(&l, k, nn_rows_grad(n, p) + from * p->width,
+                     (to - from) * p->width * sizeof(float));
         }
     }
     if (l.count > 0)
         list_share(&l, "the rows of tables");
+    if (n->model->training.clip_norm > 0 && !is_alone(n))
+        grads_copy(n);
 }

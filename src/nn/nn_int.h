@@ -135,6 +135,7 @@ struct nn_net {
     struct crew *crew; /* NULL: alone */
     bool crew_failed;
     struct crew_piece *pieces; /* room for a list of them */
+    float **summed;            /* by parameter: its gradient in a room, if p->grad is a copy */
     int32_t *words;            /* in a room: of rank i at i * NN_WORD */
     int32_t word, told;        /* this rank's next; the largest of all */
     size_t devices;            /* of mirrored; 0: it is not */
@@ -228,6 +229,12 @@ void nn_first_plan(struct nn_net *n, struct nn_shard *s, size_t rows, float *at)
 void nn_first_gather(struct nn_net *n, struct nn_param *p);
 /* Which part of the features that table is. */
 size_t nn_first_part(const struct nn_net *n, size_t param);
+/* Where they are computed. */
+static inline float *nn_rows_grad(const struct nn_net *n, const struct nn_param *p)
+{
+    float *room = n->summed[p - n->params];
+    return room ? room : p->grad;
+}
 /* Rows of its gradient that a shard's thread computes: [ret_from, returned). */
 size_t nn_first_rows(const struct nn_net *n, const struct nn_param *p, size_t shard,
                      size_t *ret_from);

@@ -94,12 +94,14 @@ static void slot_plan(struct ring *r, uint64_t number)
 {
     struct train_feed *f = r->feed;
     struct slot *s = &r->slots[number % SLOTS];
-    size_t count, missing = 0;
+    size_t count, missing = 0, first = 0;
     uint64_t at = feed_span(f, number, &count);
+    size_t own = f->net ? nn_net_own(f->net, count, &first) : count;
     train_order_take(&f->order, at, count, s->pick);
     for (size_t i = 0; i < count; i++) {
         s->labels[i] = f->data->rows.labels[s->pick[i]];
-        if (!train_picture_kept(f->data->pictures, s->pick[i], &s->pixels[i]))
+        if (i >= first && i < first + own &&
+            !train_picture_kept(f->data->pictures, s->pick[i], &s->pixels[i]))
             s->missing[missing++] = (uint32_t)i;
     }
     if (missing > 0 && s->room == NULL) {

@@ -275,9 +275,12 @@ static ty_err run_begin(struct run *r)
     int threads = tensor_team_threads(r->team);
     r->labels = ty_new_array(&r->arena, float, r->eval_rows * r->model->head_count);
     r->feed = train_feed_new(r->model, &r->train, batch, t->shuffle, endless, seed, threads);
-    if (r->has_valid)
+    r->feed->net = r->net;
+    if (r->has_valid) {
         r->valid_feed =
             train_feed_new(r->model, &r->valid, r->eval_rows, false, false, seed, threads);
+        r->valid_feed->net = r->net;
+    }
     r->steps_per_epoch = t->steps > 0 ? t->steps / t->epochs
                          : endless    ? t->examples / (t->batch_size * t->epochs)
                                       : (int64_t)train_feed_batches(r->feed);

@@ -125,6 +125,7 @@ size_t train_order_make(struct train_order *o, uint64_t number);
 struct train_feed {
     const struct nn_model *model;
     struct train_data *data;
+    const struct nn_net *net; /* which computes only some of a batch; NULL: all of it */
     size_t batch;
     bool endless;
     struct train_order order;
