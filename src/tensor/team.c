@@ -85,7 +85,7 @@ static void *worker(void *arg)
     return NULL;
 }
 
-static int cpus(void)
+int tensor_cpus(void)
 {
     cpu_set_t set;
     return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
@@ -95,7 +95,7 @@ struct tensor_team *tensor_team_new(int threads)
 {
     struct tensor_team *t = calloc(1, sizeof *t);
     ty_assert(t);
-    t->count = threads > 0 ? threads : cpus();
+    t->count = threads > 0 ? threads : tensor_cpus();
     t->count = t->count < MOST_THREADS ? t->count : MOST_THREADS;
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->wake, NULL);

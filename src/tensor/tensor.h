@@ -33,6 +33,7 @@ struct tensor_team;
 struct tensor_team *tensor_team_new(int threads);
 void tensor_team_free(struct tensor_team *t);
 int tensor_team_threads(const struct tensor_team *t);
+int tensor_cpus(void); /* that this process may use */
 /* Call fn(arg, 0) to fn(arg, count - 1), each once, in any order on any thread of the team; returns
  * when all have returned. One caller at a time, and not from inside fn. Threads that have nothing
  * to do spin for a moment before they sleep: a step of a small model is over in less time than a

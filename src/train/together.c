@@ -101,6 +101,8 @@ ty_err together_join(struct together *t, struct ty_arena *a, struct train_option
         t->devices = (size_t)(o->devices > 0 ? o->devices : 2);
         t->names = names_of(a, &c, t->devices);
     }
+    if (t->crew && o->threads == 0) /* the CPUs are everybody's */
+        o->threads = tensor_cpus() > crew_size(t->crew) ? tensor_cpus() / crew_size(t->crew) : 1;
     o->quiet |= crew_rank(t->crew) > 0;
     return err;
 }
