@@ -129,6 +129,12 @@ void cli_why_text(struct ty_arena *a, struct ty_buf *b, const json_t *why)
                     "Attempt %" PRId64 "; the whole job was tried again %" PRId64
                     " time%s, replicas were restarted in place %" PRId64 " time%s.\n",
                     attempt, retries, plural(retries), restarts, plural(restarts));
+    ty_str before = wire_json_get_str(why, "before"), slow = wire_json_get_str(why, "slow");
+    if (before.len > 0)
+        ty_buf_addf(b, "The attempt before: " TY_STR_FMT "\n",
+                    TY_STR_ARG(cli_text_shown(a, before, true)));
+    if (slow.len > 0)
+        ty_buf_addf(b, TY_STR_FMT "\n", TY_STR_ARG(cli_text_shown(a, slow, true)));
     ty_str asked = wire_json_get_str(why, "asked"), note = wire_json_get_str(why, "note");
     if (note.len > 0)
         ty_buf_addf(b, TY_STR_FMT "\n", TY_STR_ARG(note));

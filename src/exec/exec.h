@@ -170,6 +170,9 @@ TY_NODISCARD ty_err exec_attempt_fence(const char *data_dir, int64_t job_id, int
  * 10 s at most for each. The kernel is at it already where there are PID namespaces. Then remove
  * its control groups. */
 void exec_attempt_sweep(const char *data_dir, int64_t job_id, int attempt);
+/* A replica that has a stopped process (SIGSTOP), "workerpool1-0"; NULL: none has. */
+const char *exec_attempt_stopped(struct ty_arena *a, const char *data_dir, int64_t job_id,
+                                 int attempt);
 /* Time of the newest line of an attempt's log; 0 when there is none. */
 int64_t exec_log_last_ns(const char *data_dir, int64_t job_id, int attempt);
 

@@ -107,6 +107,50 @@ pid_t sweep_find(const char *mark, const struct exec_replica *replica)
     return (pid_t)pid;
 }
 
+/* "TRAINYARD_REPLICA=1-0" of a process's variables as "workerpool1-0". */
+static const char *replica_of(struct ty_arena *a, const struct ty_buf *variables)
+{
+    static const char name[] = "TRAINYARD_REPLICA=";
+    const char *at = variables->ptr, *end = variables->ptr + variables->len;
+    for (; at < end; at += strlen(at) + 1)
+        if (strncmp(at, name, sizeof name - 1) == 0)
+            return ty_format(a, "workerpool%s", at + sizeof name - 1);
+    return NULL;
+}
+
+static bool is_stopped(const char *pid)
+{
+    char path[64], text[1024];
+    snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, text, sizeof text) : 0;
+    if (fd >= 0)
+        close(fd);
+    const char *paren = n > 0 ? memrchr(text, ')', (size_t)n) : NULL; /* names may have it, too */
+    return paren && paren + 2 < text + n && (paren[2] == 'T' || paren[2] == 't');
+}
+
+const char *exec_attempt_stopped(struct ty_arena *a, const char *data_dir, int64_t job_id,
+                                 int attempt)
+{
+    const char *mark = attempt_mark(a, data_dir, job_id, attempt), *name = NULL;
+    struct ty_buf variables;
+    struct dirent *entry;
+    DIR *proc = opendir("/proc");
+    ty_buf_init(&variables, SWEEP_ENVIRON_BYTES);
+    while (name == NULL && proc && (entry = readdir(proc)) != NULL) {
+        if (entry->d_name[0] < '1' || entry->d_name[0] > '9' || !is_stopped(entry->d_name))
+            continue;
+        environ_read(entry->d_name, &variables);
+        if (variables.len > 0 && has_variable(&variables, mark))
+            name = replica_of(a, &variables);
+    }
+    ty_buf_clear(&variables);
+    if (proc)
+        closedir(proc);
+    return name;
+}
+
 void sweep_kill(const char *mark, const struct exec_replica *replica, int64_t limit_ms)
 {
     int64_t deadline = ty_boot_ms() + limit_ms;

@@ -152,6 +152,8 @@ struct sched_why {
     const char *asked;  /* for which machines */
     const char *note;   /* what it has instead, as its log says; NULL: nothing was cut */
     int restarts;       /* replicas restarted in place, in the attempt that is under way */
+    const char *before; /* why the attempt before it ended; NULL: it is the first */
+    const char *slow;   /* which replica holds the others up, as its chief says; NULL: none */
     struct sched_amounts ask, all;
     bool fit; /* its CPUs and memory must fit */
     /* Of a job that waits: */

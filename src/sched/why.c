@@ -7,6 +7,7 @@
 #include "sched/sched_int.h"
 
 #include "exec/exec.h"
+#include "joblog/joblog.h"
 #include "wire/wire.h"
 
 /* What is known of the newest attempt. */
@@ -15,7 +16,11 @@ struct progress {
     int64_t since_ns; /* of its wait, its start or its run */
     int64_t hold_ms;
     ty_str devices; /* of the newest attempt, ended or not */
+    ty_str before;  /* how the one before it ended */
 };
+
+/* As `trainyard train` has it in its log. */
+#define SLOW_WORDS " is slow: it costs "
 
 /* As act_retry has it: a second start in a row that came to nothing makes the next one wait. */
 static int64_t hold_left_ms(const struct attempt *attempts, size_t count)
@@ -47,6 +52,7 @@ static ty_err progress_read(struct store *store, struct ty_arena *a, const struc
                     : newest->state == ATTEMPT_RUNNING ? newest->running_ns
                                                        : newest->start_ns;
     ret->devices = newest->devices;
+    ret->before = count > 1 && ret->placed ? attempts[count - 2].message : TY_STR("");
     ret->hold_ms = ret->placed ? 0 : hold_left_ms(attempts, count);
     return TY_OK;
 }
@@ -283,6 +289,31 @@ static const char *stopping_text(ty_str outcome)
     return NULL;
 }
 
+/* The chief's newest line about a replica that is slow (train/together.c). */
+static const char *slow_text(struct ty_arena *a, const char *data_dir, const struct job *job)
+{
+    enum { LINES = 200, BYTES = 1 << 15 };
+    const char *found = NULL,
+               *folder = ty_format(a, "%s/jobs/%" PRId64 "/%d", data_dir, job->id, job->attempt);
+    int dirfd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct ty_buf b;
+    if (dirfd < 0)
+        return NULL;
+    ty_buf_init(&b, 2 * BYTES);
+    ty_str line, rest;
+    if (joblog_tail(dirfd, "log", 0, 0, LINES, BYTES, &b) == TY_OK)
+        for (rest = ty_buf_str(&b); rest.len > 0;) {
+            bool more = ty_str_split(&rest, '\n', &line);
+            if (memmem(line.ptr, line.len, SLOW_WORDS, sizeof SLOW_WORDS - 1))
+                found = ty_cstr(a, line);
+            if (!more)
+                break;
+        }
+    ty_buf_clear(&b);
+    close(dirfd);
+    return found;
+}
+
 static void explain_run(struct ty_arena *a, const char *data_dir, const struct progress *p,
                         struct sched_why *why)
 {
@@ -299,6 +330,13 @@ static void explain_run(struct ty_arena *a, const char *data_dir, const struct p
         why->reason = "its replicas are being started";
     else
         why->reason = "all its replicas are running";
+    const char *stopped = exec_attempt_stopped(a, data_dir, why->job.id, why->job.attempt);
+    if (stopped && !stopping)
+        why->reason =
+            ty_format(a, "its replica %s is stopped (SIGSTOP): the others wait for it", stopped);
+    if (p->before.len > 0)
+        why->before = ty_cstr(a, p->before);
+    why->slow = slow_text(a, data_dir, &why->job);
 }
 
 /* What it asked for, and (once it was started) what it has instead. */

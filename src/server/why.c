@@ -85,6 +85,10 @@ static ty_err job_why(struct http_request *req, struct http_response *res, void 
     add_text(b, "asked", ty_str_of(why.asked));
     if (why.note)
         add_text(b, "note", ty_str_of(why.note));
+    if (why.before)
+        add_text(b, "before", ty_str_of(why.before));
+    if (why.slow)
+        add_text(b, "slow", ty_str_of(why.slow));
     if (why.waits)
         add_wait(b, &why);
     ty_buf_addc(b, '}');

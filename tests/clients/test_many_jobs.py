@@ -61,14 +61,23 @@ def test_a_lost_replica_restarts_the_job(victim, how, shared_yard, rides, tmp_pa
     assert trainers
     for pid in trainers:
         signal_to(pid, how)
+    if how == signal.SIGSTOP:
+        assert f"workerpool{victim}-0 is stopped" in why(shared_yard, name)
+    shared_yard.wait_for(lambda: "Attempt 2" in why(shared_yard, name), 60, "the second attempt")
+    lost = ("chief", "worker 0")[victim]
+    told = why(shared_yard, name)
+    assert "The attempt before: The replica" in told and lost in told, told
     job = shared_yard.wait(name, seconds=90)
     lines = shared_yard.lines(name)
     assert job["state"] == SUCCEEDED, lines
     assert weights(tmp_path / "out") == expected
-    lost = ("chief", "worker 0")[victim]
     said = [line for line in lines if line.startswith("trainyard train: ") and lost in line]
     assert said and re.search(r"step \d+", said[0]), lines
     assert any(line.startswith("resumed after step") for line in lines)
+
+
+def why(yard, name):
+    return subprocess.run([BINARY, "why", name], env=yard.client_environment(), capture_output=True, text=True, check=True).stdout
 
 
 def environ(pid):

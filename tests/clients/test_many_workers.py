@@ -207,6 +207,23 @@ def test_a_stopped_replica_is_named(victim, data, tmp_path):
         cluster.stop()
 
 
+def test_a_slow_replica_is_named(data, tmp_path):
+    """A worker that is stopped for a moment again and again holds the others up: the chief says who and what it costs."""
+    more = ("--num_examples_to_train_on=64000000", "--num_evals=4000")
+    cluster = Cluster(2, flags("taxifare", data, tmp_path / "out", *more), tmp_path)
+    try:
+        wait_for(tmp_path / "chief0.log", "Epoch 2/")
+        end = time.monotonic() + 60
+        while "worker 0 is slow: it costs" not in (tmp_path / "chief0.log").read_text():
+            assert time.monotonic() < end, (tmp_path / "chief0.log").read_text()[-2000:]
+            cluster.processes[1].send_signal(signal.SIGSTOP)
+            time.sleep(0.05)
+            cluster.processes[1].send_signal(signal.SIGCONT)
+            time.sleep(0.01)
+    finally:
+        cluster.stop()
+
+
 def test_a_full_disk_of_the_chief_ends_all(data, tmp_path):
     """The chief cannot write its checkpoint: it says so, and the worker says that it left and why."""
     cluster = Cluster(2, flags("taxifare", data, tmp_path / "out"), tmp_path, {})
