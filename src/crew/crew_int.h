@@ -23,15 +23,22 @@ enum {
 
 enum life_end { LIFE_HERE, LIFE_LEFT, LIFE_FAILED };
 
+/* A process as /proc shows it. */
+struct life_process {
+    uint64_t proc;    /* which /proc: the device of that mount */
+    uint64_t started; /* clock ticks since the machine's start */
+    int32_t pid;      /* as that /proc has it */
+    char state;       /* 'T': stopped, ... */
+};
 /* What a rank says of itself. It alone writes it, the others read it at any time: in the shared
  * file, or as the last datagram had it. Texts are cut to size and ended by the reader. */
 struct life {
-    uint32_t beat;    /* counts up */
-    uint32_t end;     /* enum life_end; then `words` and `code` hold */
-    int32_t pid;      /* in its own PID namespace; 0: it has not come yet */
-    int32_t code;     /* LIFE_FAILED: the ty_err */
-    uint64_t started; /* its process's start, as in /proc/PID/stat */
-    int64_t wait_ns;  /* it has waited for others */
+    uint32_t beat; /* counts up */
+    uint32_t here; /* 0: it has not come yet */
+    uint32_t end;  /* enum life_end; then `words` and `code` hold */
+    int32_t code;  /* LIFE_FAILED: the ty_err */
+    struct life_process process;
+    int64_t wait_ns; /* it has waited for others */
     int64_t step;
     char phase[LIFE_PHASE_BYTES];
     char words[LIFE_WORDS_BYTES]; /* why it left, or the message it failed with */
@@ -49,9 +56,10 @@ int life_lost(struct crew *c);
 TY_NODISCARD ty_err life_tell(struct crew *c, int lost, const char *what);
 /* Publish the end of this rank. */
 void life_publish(struct crew *c, enum life_end end, ty_err code, const char *words);
-/* The state of a process in words ("is stopped"), or NULL if it cannot be seen from here. */
-const char *life_process(int32_t pid, uint64_t started);
-uint64_t life_process_started(int32_t pid); /* 0: cannot be seen */
+/* `who`: a pid, or "self". False: it cannot be seen from here. */
+bool life_process_read(const char *who, struct life_process *ret);
+/* Its state now, in words ("is stopped"), or NULL if it cannot be seen from here. */
+const char *life_state(const struct life_process *of);
 
 /* ---- beats.c: lives by datagrams ---- */
 

@@ -28,6 +28,7 @@ enum {
     YIELD_TESTS = 64,      /* fruitless tests before another process may run */
     SLEEP_AFTER_US = 2000, /* of waiting; then it sleeps between two tests */
     SLEEP_US = 50,
+    AT_ONCE_US = 50, /* what takes no longer was no wait for anybody */
 };
 
 struct mpi {
@@ -99,7 +100,7 @@ struct wait {
     const char *what;
     int64_t from_ns;
     uint64_t tests;
-    int last; /* from whom the last message came; -1: all were there already */
+    int last; /* from whom the last message came */
 };
 
 /* Nothing came: let others run, and look at them now and then. */
@@ -133,8 +134,7 @@ static ty_err wait_finished(struct crew *c, struct wait *w, int finished)
         lib.MPI_Get_count(&m->statuses[i], lib.byte, &bytes);
         if ((size_t)bytes != p->bytes)
             return crew_out_of_step(c, p->from, w->what);
-        if (w->tests > 0)
-            w->last = p->from;
+        w->last = p->from;
     }
     return TY_OK;
 }
@@ -165,8 +165,10 @@ static ty_err settle(struct crew *c, const char *what, bool note)
     c->wait_ns += waited_ns;
     if (c->lives[c->rank])
         __atomic_store_n(&c->lives[c->rank]->wait_ns, c->wait_ns, __ATOMIC_RELAXED);
+    bool was_last =
+        w.last < 0 || waited_ns < AT_ONCE_US * INT64_C(1000); /* all were there before us */
     if (note && err == TY_OK)
-        crew_note(c, w.last >= 0 ? w.last : c->rank, w.last >= 0 ? waited_ns : 0);
+        crew_note(c, was_last ? c->rank : w.last, was_last ? 0 : waited_ns);
     m->count = 0;
     return err;
 }
@@ -423,7 +425,7 @@ void crew_world_close(const struct crew *c)
 static ty_err hear_all(struct crew *c)
 {
     for (int r = 0; r < c->size;) {
-        if (__atomic_load_n(&c->lives[r]->pid, __ATOMIC_ACQUIRE) != 0) {
+        if (__atomic_load_n(&c->lives[r]->here, __ATOMIC_ACQUIRE)) {
             r++;
             continue;
         }

@@ -2,6 +2,7 @@
 #include "crew/test_ranks.h"
 
 #include <sched.h>
+#include <sys/mount.h>
 
 /* ---- every kind of wait, and ways to be lost in it ---- */
 
@@ -48,17 +49,24 @@ struct loss {
     const struct wait_kind *kind;
     int signal; /* that the lost one sends itself; 0: it leaves, -1: it exits */
     const char *why;
+    bool hit_from_outside; /* it waits for a signal, and says so in its end */
+    struct test_end *lost_end;
 };
 
 /* The failure is told by the wait, and by every call after it, in the same words. */
 static ty_err lose_one(struct crew *c, void *arg)
 {
     const struct loss *loss = arg;
+    struct test_end *lost_end = loss->lost_end;
     ty_err err = crew_meet(c, "start");
     if (err != TY_OK)
         return ty_fail(TY_INTERNAL, "lost before it began");
     crew_mark(c, 7, "backward");
     if (crew_rank(c) == LOST) {
+        while (loss->hit_from_outside) {
+            __atomic_store_n(&lost_end->ready, true, __ATOMIC_RELEASE);
+            pause();
+        }
         if (loss->signal > 0)
             raise(loss->signal);
         else if (loss->signal < 0)
@@ -271,50 +279,73 @@ static void leaving_at_the_end_is_no_loss(void **state)
 
 /* ---- PID namespaces of their own, as our jobs have them ---- */
 
+static void own_proc(void)
+{
+    if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("proc", "/proc", "proc", 0, NULL) != 0)
+        _exit(1);
+}
+
+/* The process that waits for it is in our namespace and knows its pid here. */
 static void start_in_namespace(struct test_ranks *t, int rank, struct loss *loss)
 {
     pid_t pid = ty_fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        if (unshare(CLONE_NEWPID) != 0)
-            _exit(77);
-        pid_t inner = ty_fork();
+        pid_t inner = unshare(CLONE_NEWPID | CLONE_NEWNS) == 0 ? ty_fork() : -1;
         if (inner == 0) {
+            own_proc();
             test_rank_run(t, rank, lose_one, loss);
             exit(0);
         }
         int status = 0;
-        while (waitpid(inner, &status, 0) < 0)
+        __atomic_store_n(&t->ends[rank].inner, inner, __ATOMIC_RELEASE);
+        while (waitpid(inner, &status, 0) < 0 && errno == EINTR)
             ;
         _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
     }
     t->pids[rank] = pid;
 }
 
-/* The first process of a namespace cannot kill or stop itself; another thread of it, or a child,
- * can not either. So it ends by exit, or is told silent because its pulse is stopped. */
+static bool namespaces_allowed(void)
+{
+    int status = 0;
+    pid_t probe = ty_fork();
+    if (probe == 0)
+        _exit(unshare(CLONE_NEWPID | CLONE_NEWNS) == 0 ? 0 : 1);
+    return waitpid(probe, &status, 0) == probe && status == 0;
+}
+
 static void namespaces_apart(void **state)
 {
-    struct test_ranks t;
-    struct loss loss = {.kind = &kinds[0], .signal = -1};
+    const int signals[] = {SIGKILL, SIGSTOP};
+    const char *words[] = {"worker 1 is gone", "no sign of life of worker 1"};
     (void)state;
-    pid_t probe = ty_fork();
-    int status = 0;
-    if (probe == 0)
-        _exit(unshare(CLONE_NEWPID) == 0 ? 0 : 77);
-    waitpid(probe, &status, 0);
-    if (status != 0) {
-        print_message("no PID namespaces here (%s): not tested\n", "unshare is not allowed");
+    if (!namespaces_allowed()) {
+        print_message("unshare is not allowed here: ranks in PID namespaces are not tested\n");
         skip();
     }
-    test_ranks_init(&t, 3);
-    for (int r = 0; r < 3; r++)
-        start_in_namespace(&t, r, &loss);
-    for (int r = 0; r < 3; r++)
-        test_rank_wait(&t, r);
-    for (int r = 0; r < 3; r += 2)
-        TEST_RANK_FAILED(&t, r, TY_UNAVAILABLE, "worker 1 is gone", "step 7", "backward");
-    test_ranks_clear(&t);
+    for (size_t i = 0; i < TY_COUNT(signals); i++) {
+        struct test_ranks t;
+        struct loss loss = {.kind = &kinds[0], .hit_from_outside = true};
+        test_ranks_init(&t, 3);
+        t.deadline_ms = 2000;
+        loss.lost_end = &t.ends[LOST];
+        for (int r = 0; r < 3; r++)
+            start_in_namespace(&t, r, &loss);
+        while (!__atomic_load_n(&t.ends[LOST].ready, __ATOMIC_ACQUIRE))
+            usleep(1000);
+        pid_t inner = __atomic_load_n(&t.ends[LOST].inner, __ATOMIC_ACQUIRE);
+        assert_int_equal(kill(inner, signals[i]), 0);
+        test_rank_wait(&t, 0);
+        test_rank_wait(&t, 2);
+        kill(inner, SIGKILL);
+        test_rank_wait(&t, LOST);
+        for (int r = 0; r < 3; r += 2)
+            TEST_RANK_FAILED(&t, r, TY_UNAVAILABLE, words[i], "step 7", "backward",
+                             signals[i] == SIGSTOP ? "cannot be seen from here" : "killed");
+        test_ranks_clear(&t);
+    }
 }
 
 /* ---- a process's state in words ---- */
@@ -326,20 +357,29 @@ static void process_states(void **state)
     if (pid == 0)
         for (;;)
             pause();
-    uint64_t started = life_process_started(pid);
-    assert_true(started > 0);
-    assert_null(life_process(pid, started + 1)); /* another process with this pid */
+    char who[16];
+    struct life_process process, other;
+    snprintf(who, sizeof who, "%d", (int)pid);
+    assert_true(life_process_read(who, &process));
+    assert_int_equal(process.pid, pid);
+    other = process;
+    other.started++;
+    assert_null(life_state(&other)); /* another process with this pid */
+    other = process;
+    other.proc++;
+    assert_null(life_state(&other)); /* a pid of another namespace */
     int status;
     kill(pid, SIGSTOP);
     waitpid(pid, &status, WUNTRACED);
-    assert_string_equal(life_process(pid, started), "is stopped");
+    assert_string_equal(life_state(&process), "is stopped");
     kill(pid, SIGKILL);
     siginfo_t info;
     waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT);
-    assert_string_equal(life_process(pid, started), "has ended and waits to be collected");
+    assert_string_equal(life_state(&process), "has ended and waits to be collected");
     waitpid(pid, &status, 0);
-    assert_null(life_process(pid, started));
-    assert_non_null(life_process(getpid(), life_process_started(getpid())));
+    assert_null(life_state(&process));
+    assert_true(life_process_read("self", &process));
+    assert_non_null(life_state(&process));
 }
 
 static const struct CMUnitTest tests[] = {

@@ -14,6 +14,8 @@ static const char *const test_names[TEST_MOST_RANKS] = {
 /* How each rank ended; in memory that the children share with us. */
 struct test_end {
     bool ended; /* it came to the end of its function */
+    bool ready;
+    pid_t inner; /* its pid, where it is not our child itself */
     ty_err code;
     char message[1024];
 };
