@@ -19,6 +19,18 @@ enum {
     LIFE_LOOK_MOST_MS = 200 /* so much of the time between two looks counts: we may have slept */
 };
 
+/* ---- crew.c: CPUs ---- */
+
+/* The CPUs this process may run on, as bits; those beyond are left out. mpirun gives each rank its
+ * own, so whether there is one for each rank is told by all their sets together. */
+enum { CREW_CPU_WORDS = 8 };
+struct crew_cpus {
+    uint64_t bits[CREW_CPU_WORDS];
+};
+struct crew_cpus crew_cpus_own(void);
+void crew_cpus_add(struct crew_cpus *to, const struct crew_cpus *more);
+int crew_cpus_count(const struct crew_cpus *cpus);
+
 /* ---- life.c ---- */
 
 enum life_end { LIFE_HERE, LIFE_LEFT, LIFE_FAILED };
@@ -70,7 +82,8 @@ struct beats_card {
     uint64_t key;                   /* rank 0's is the crew's: datagrams without it are not ours */
     uint32_t addresses[BEATS_MOST_ADDRESSES]; /* IPv4, network order; 0: none */
     uint16_t port;                            /* network order */
-    uint16_t has_meeting;                     /* it was given a place for shared memory */
+    struct crew_cpus cpus;
+    uint16_t has_meeting; /* it was given a place for shared memory */
 };
 struct beats;
 /* Open a socket and fill in the card, all but has_meeting. */
@@ -140,6 +153,7 @@ struct crew {
 
     struct shared *shared; /* shared.c's own */
     struct mpi *mpi;       /* mpi.c's own */
+    bool crowded;          /* this machine has fewer CPUs than ranks */
     bool world;            /* mpirun started us, whatever way we go */
 };
 /* Check the options, and a crew without a way. */
@@ -154,7 +168,6 @@ TY_NODISCARD ty_err crew_out_of_step(struct crew *c, int rank, const char *what)
 void crew_note(struct crew *c, int last, int64_t cost_ns);
 /* This rank's slice of `count` floats: whole cache lines but at the end. */
 void crew_slice(const struct crew *c, int rank, size_t count, size_t *ret_from, size_t *ret_count);
-int crew_cpus(void);
 /* The next moment of a spinning wait. */
 static inline void crew_relax(void)
 {

@@ -108,7 +108,8 @@ static ty_err wait_idle(struct crew *c, struct wait *w)
 {
     if (++w->tests % YIELD_TESTS != 0)
         return TY_OK;
-    sched_yield();
+    if (c->crowded)
+        sched_yield();
     int64_t now_ns = ty_boot_ns();
     if (now_ns - w->from_ns > SLEEP_AFTER_US * INT64_C(1000))
         nanosleep(&(struct timespec){.tv_nsec = SLEEP_US * 1000L}, NULL);
@@ -439,6 +440,24 @@ static ty_err hear_all(struct crew *c)
     return TY_OK;
 }
 
+/* What the cards say: are there enough CPUs on this machine, and are all on it and may share
+ * memory? */
+static bool look_around(struct crew *c, const struct beats_card *cards)
+{
+    int here = 0;
+    bool meet = true;
+    struct crew_cpus cpus = {{0}};
+    for (int r = 0; r < c->size; r++) {
+        meet = meet && cards[r].has_meeting;
+        if (memcmp(cards[r].machine, cards[c->rank].machine, sizeof cards[r].machine) == 0) {
+            here++;
+            crew_cpus_add(&cpus, &cards[r].cpus);
+        }
+    }
+    c->crowded = crew_cpus_count(&cpus) < here;
+    return meet && here == c->size;
+}
+
 /* Cards to all; then signs of life. ret_one_machine: all are on one, and may share memory there. */
 static ty_err introduce(struct crew *c, const struct crew_options *o, bool *ret_one_machine)
 {
@@ -451,11 +470,7 @@ static ty_err introduce(struct crew *c, const struct crew_options *o, bool *ret_
     }
     if (err == TY_OK) {
         beats_address(c->beats, cards, c->rank, c->size);
-        *ret_one_machine = true;
-        for (int r = 0; r < c->size; r++)
-            if (!cards[r].has_meeting ||
-                memcmp(cards[r].machine, cards[0].machine, sizeof cards[r].machine) != 0)
-                *ret_one_machine = false;
+        *ret_one_machine = look_around(c, cards);
     }
     free(cards);
     return err;
