@@ -24,6 +24,8 @@
 enum {
     SMALL_FLOATS = 8192,   /* below: one round in which everybody sends everything */
     CHUNK_BYTES = 1 << 28, /* of one message; MPI counts in int */
+    EAGER_BYTES = 2048,    /* MPI sends so few at once, without asking the other side first; */
+    EAGER_MOST = 4,        /* up to so many such messages are faster than one that asks */
     TAG = 1,               /* the order of messages between two ranks tells them apart */
     YIELD_TESTS = 64,      /* fruitless tests before another process may run */
     SLEEP_AFTER_US = 2000, /* of waiting; then it sleeps between two tests */
@@ -69,8 +71,9 @@ static void messages_grow(struct mpi *m)
 static ty_err post(struct crew *c, const char *what, bool out, int peer, void *at, size_t bytes)
 {
     struct mpi *m = c->mpi;
+    size_t most = bytes <= EAGER_MOST * EAGER_BYTES ? EAGER_BYTES : CHUNK_BYTES;
     for (size_t done = 0; done < bytes;) {
-        size_t n = bytes - done < CHUNK_BYTES ? bytes - done : CHUNK_BYTES;
+        size_t n = bytes - done < most ? bytes - done : most;
         if (m->count == m->room)
             messages_grow(m);
         MPI_Request *request = &m->requests[m->count];
