@@ -512,6 +512,9 @@ static ty_err world_open(const struct crew_options *o, int64_t until_ms, struct 
         return err;
     lib.MPI_Comm_rank(lib.world, &rank);
     lib.MPI_Comm_size(lib.world, &size);
+    if (o->names && o->size != size)
+        return ty_fail(TY_INVALID_ARGUMENT,
+                       "MPI has started %d ranks, but the cluster has %d tasks", size, o->size);
     return crew_new(o, rank, size, ret_crew);
 }
 

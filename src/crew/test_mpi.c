@@ -165,6 +165,7 @@ static int rank_main(const char *name)
     alarm(TEST_END_S);
     if (!crew_under_mpi(&rank, &size))
         return 2;
+    o.size = strcmp(name, "other_size") == 0 ? size + 1 : size;
     if (strcmp(name, "absent") == 0) {
         o.join_ms = 1500;
         if (rank == 1)
@@ -349,6 +350,13 @@ static void mpi_absent(void **state)
     assert_output("rank 0: UNAVAILABLE: not all ranks came to MPI within 1.5 s");
 }
 
+static void mpi_other_size(void **state)
+{
+    (void)state;
+    run_ranks(2, "other_size", BTL, NULL);
+    assert_output("INVALID_ARGUMENT: MPI has started 2 ranks, but the cluster has 3 tasks");
+}
+
 /* ---- without mpirun ---- */
 
 static void library_is_missing(void **state)
@@ -421,6 +429,7 @@ static const struct CMUnitTest tests[] = {
     TEST("meet/many_rounds_with_delays", mpi_rounds),
     TEST("join/one_machine_shares_memory", mpi_one_machine),
     TEST("join/one_never_comes", mpi_absent),
+    TEST("join/another_number_of_ranks", mpi_other_size),
     TEST("agree/names_the_one_that_differs", mpi_agree),
     TEST("agree/other_sizes_are_told", mpi_out_of_step),
     TEST("loss/stopped", mpi_stopped),
