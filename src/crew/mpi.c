@@ -60,7 +60,7 @@ static struct libmpi lib;
 static void messages_grow(struct mpi *m)
 {
     m->room = m->room ? 2 * m->room : 64;
-    m->requests = realloc(m->requests, m->room * sizeof *m->requests);
+    m->requests = realloc(m->requests, m->room * sizeof(MPI_Request));
     m->posted = realloc(m->posted, m->room * sizeof *m->posted);
     m->indices = realloc(m->indices, m->room * sizeof *m->indices);
     m->statuses = realloc(m->statuses, m->room * sizeof *m->statuses);
