@@ -285,7 +285,7 @@ static void tree_add(const struct crew *c, const struct sum *s, size_t from, siz
                 if (one_owner == rest || (one_owner && owner != c->rank))
                     continue;
                 if (2 * step >= count && s->out != s->parts[0])
-                    tensor_add(s->parts[0] + at, s->parts[step] + at, s->out + at, block);
+                    tensor_pair_sum(s->parts[0] + at, s->parts[step] + at, s->out + at, block);
                 else
                     tensor_axpy(1, s->parts[i + step] + at, s->parts[i] + at, block);
             }

@@ -152,6 +152,45 @@ static void leaving_is_told(void **state)
     test_ranks_clear(&t);
 }
 
+/* Killed from outside while all are busy with sums: in front of a meeting, in it, between two. */
+static ty_err sum_for_ever(struct crew *c, void *arg)
+{
+    enum { FLOATS = 3000 };
+    struct test_end *ends = arg;
+    void *room;
+    float *parts[3];
+    ty_err err = crew_room(c, (size_t)4 * FLOATS * sizeof(float), &room);
+    for (size_t k = 0; k < 3; k++)
+        parts[k] = (float *)room + k * FLOATS;
+    for (int64_t step = 0; err == TY_OK; step++) {
+        crew_mark(c, step, "summing");
+        err = crew_sum(c, "numbers", parts, 3, FLOATS, parts[2] + FLOATS);
+        __atomic_store_n(&ends[crew_rank(c)].ready, true, __ATOMIC_RELEASE);
+    }
+    return err;
+}
+
+static void killed_at_any_moment(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 25; i++) {
+        struct test_ranks t;
+        uint32_t delay_us;
+        test_ranks_init(&t, 3);
+        test_ranks_start(&t, sum_for_ever, t.ends);
+        while (!__atomic_load_n(&t.ends[LOST].ready, __ATOMIC_ACQUIRE))
+            usleep(1000);
+        ty_random(&delay_us, sizeof delay_us);
+        usleep(delay_us % 20000);
+        kill(t.pids[LOST], SIGKILL);
+        for (int r = 0; r < 3; r++)
+            test_rank_wait(&t, r);
+        for (int r = 0; r < 3; r += 2)
+            TEST_RANK_FAILED(&t, r, TY_UNAVAILABLE, "worker 1 is gone", "summing", "numbers");
+        test_ranks_clear(&t);
+    }
+}
+
 /* Two are killed, one after the other; or one is killed, another fails because of it and leaves.
  * All that live say the same of the same one. */
 static ty_err lose_late(struct crew *c, void *arg)
@@ -384,6 +423,7 @@ static void process_states(void **state)
 
 static const struct CMUnitTest tests[] = {
     TEST("loss/killed_in_every_wait", killed_is_told),
+    TEST("loss/killed_at_any_moment", killed_at_any_moment),
     TEST("loss/stopped_in_every_wait", stopped_is_told),
     TEST("loss/exit_without_leaving", exit_is_told),
     TEST("loss/leaves_with_a_reason", leaving_is_told),

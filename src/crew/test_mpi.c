@@ -90,6 +90,35 @@ static ty_err body_stop(struct crew *c, void *arg)
     return err == TY_OK ? crew_meet(c, "next step") : err;
 }
 
+/* Stopped by a thread of its own while all are busy with sums, small and large ones in turn. */
+static void *stop_soon(void *arg)
+{
+    uint32_t delay_us;
+    ty_random(&delay_us, sizeof delay_us);
+    usleep(300000 + delay_us % 100000);
+    kill(getpid(), SIGSTOP);
+    return arg;
+}
+
+static ty_err body_stop_any(struct crew *c, void *arg)
+{
+    enum { FLOATS = 100000 };
+    float *parts[3];
+    pthread_t thread;
+    void *room;
+    (void)arg;
+    ty_err err = crew_room(c, (size_t)4 * FLOATS * sizeof(float), &room);
+    for (size_t k = 0; k < 3; k++)
+        parts[k] = (float *)room + k * FLOATS;
+    if (crew_rank(c) == 1 && pthread_create(&thread, NULL, stop_soon, NULL) == 0)
+        pthread_detach(thread);
+    for (int64_t step = 0; err == TY_OK; step++) {
+        crew_mark(c, step, "summing");
+        err = crew_sum(c, "numbers", parts, 3, step % 2 ? 100 : FLOATS, parts[2] + FLOATS);
+    }
+    return err;
+}
+
 static ty_err body_kill(struct crew *c, void *arg)
 {
     (void)arg;
@@ -149,6 +178,7 @@ static const struct scenario {
     {"rounds", body_rounds},
     {"out_of_step", body_out_of_step},
     {"stop", body_stop},
+    {"stop_any", body_stop_any},
     {"kill", body_kill},
     {"slow", body_slow},
     {"slow_end", body_slow_end},
@@ -321,6 +351,17 @@ static void mpi_stopped(void **state)
     }
 }
 
+static void mpi_stopped_at_any_moment(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        run_ranks(3, "stop_any", i % 2 ? BTL : "self,tcp", NULL);
+        assert_output("UNAVAILABLE: no sign of life of worker 1 for ");
+        assert_output("its process is stopped (last seen at step ");
+        assert_output("summing; ");
+    }
+}
+
 /* mpirun itself ends all when one dies: what counts is that it ends. */
 static void mpi_killed(void **state)
 {
@@ -433,6 +474,7 @@ static const struct CMUnitTest tests[] = {
     TEST("agree/names_the_one_that_differs", mpi_agree),
     TEST("agree/other_sizes_are_told", mpi_out_of_step),
     TEST("loss/stopped", mpi_stopped),
+    TEST("loss/stopped_at_any_moment", mpi_stopped_at_any_moment),
     TEST("loss/killed", mpi_killed),
     TEST("loss/leaves_with_a_reason", mpi_leaves),
     TEST("slow/is_waited_for", mpi_slow),
