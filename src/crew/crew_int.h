@@ -37,7 +37,7 @@ enum life_end { LIFE_HERE, LIFE_LEFT, LIFE_FAILED };
 
 /* A process as /proc shows it. */
 struct life_process {
-    uint64_t proc;    /* which /proc: the device of that mount */
+    uint64_t proc;    /* which /proc, of which machine */
     uint64_t started; /* clock ticks since the machine's start */
     int32_t pid;      /* as that /proc has it */
     char state;       /* 'T': stopped, ... */

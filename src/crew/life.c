@@ -165,6 +165,20 @@ ty_err life_tell(struct crew *c, int lost, const char *what)
 
 /* ---- /proc ---- */
 
+/* Which /proc of which machine: its device, mixed with the number the kernel drew at its start. */
+static uint64_t proc_identity(dev_t device)
+{
+    char text[64];
+    uint64_t mixed = (uint64_t)device;
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t len = fd >= 0 ? read(fd, text, sizeof text) : 0;
+    if (fd >= 0)
+        close(fd);
+    for (ssize_t i = 0; i < len; i++)
+        mixed = (mixed ^ (unsigned char)text[i]) * UINT64_C(0x100000001b3);
+    return mixed;
+}
+
 /* "pid (name) S ppid ...": the state is the 3rd field, the start the 22nd. A name may have spaces
  * and brackets, so fields are counted from the last bracket. */
 bool life_process_read(const char *who, struct life_process *ret)
@@ -191,7 +205,7 @@ bool life_process_read(const char *who, struct life_process *ret)
     }
     ret->pid = (int32_t)strtol(text, NULL, 10);
     ret->started = at ? strtoull(at, NULL, 10) : 0;
-    ret->proc = (uint64_t)st.st_dev;
+    ret->proc = proc_identity(st.st_dev);
     return at != NULL;
 }
 
@@ -209,10 +223,12 @@ const char *life_state(const struct life_process *of)
         {'R', "runs, and its signs of life do not come through"},
     };
     char who[16];
-    struct life_process now;
-    snprintf(who, sizeof who, "%d", (int)of->pid);
-    if (!life_process_read(who, &now) || now.started != of->started || now.proc != of->proc)
+    struct life_process now, own;
+    if (!life_process_read("self", &own) || own.proc != of->proc)
         return NULL;
+    snprintf(who, sizeof who, "%d", (int)of->pid);
+    if (!life_process_read(who, &now) || now.started != of->started)
+        return "has ended";
     for (size_t i = 0; i < TY_COUNT(states); i++)
         if (states[i].state == now.state)
             return states[i].words;
