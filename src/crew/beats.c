@@ -67,6 +67,7 @@ ty_err beats_open(struct beats **ret_beats, struct beats_card *ret_card)
     }
     ty_random(&card.key, sizeof card.key);
     card.port = own.sin_port;
+    card.cpus = crew_cpus_own();
     card_addresses(&card);
     struct beats *b = calloc(1, sizeof *b);
     ty_assert(b);

@@ -84,10 +84,31 @@ int crew_size(const struct crew *c)
     return c ? c->size : 1;
 }
 
-int crew_cpus(void)
+struct crew_cpus crew_cpus_own(void)
 {
+    struct crew_cpus own = {{0}};
     cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set) != 0)
+        CPU_SET(0, &set);
+    for (size_t i = 0; i < CREW_CPU_WORDS * 64; i++)
+        if (CPU_ISSET(i, &set))
+            own.bits[i / 64] |= (uint64_t)1 << i % 64;
+    return own;
+}
+
+void crew_cpus_add(struct crew_cpus *to, const struct crew_cpus *more)
+{
+    for (size_t i = 0; i < CREW_CPU_WORDS; i++)
+        to->bits[i] |= more->bits[i];
+}
+
+int crew_cpus_count(const struct crew_cpus *cpus)
+{
+    int count = 0;
+    for (size_t i = 0; i < CREW_CPU_WORDS; i++)
+        count += __builtin_popcountll(cpus->bits[i]);
+    return count;
 }
 
 /* ---- the failure that stays ---- */

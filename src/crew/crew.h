@@ -12,11 +12,24 @@
  * A peer that is dead, stopped or cut off is told within the deadline: TY_UNAVAILABLE with its
  * name, the step and the phase it was last seen in, what the wait was for, and the state of its
  * process where it can be seen. A peer that is alive and only slow is waited for, and crew_waits
- * names it. After a failure every call fails with the same message at once: there is no half crew.
+ * names it. After a failure every call fails with the same message at once, in all ranks: there is
+ * no half crew. Under mpirun a process that has failed ends without MPI_Finalize, and mpirun ends
+ * the rest.
+ *
+ * Who may write what, and when: a rank writes its own pieces and parts, and reads the others' once
+ * crew_share or crew_sum has returned.
+ *   crew_sum    protects itself. Nothing is read or written before all have called, and when it
+ *               returns nobody reads the parts any more: they may be written at once.
+ *   crew_share  protects one side. When it returns all pieces can be read, but others may still be
+ *               reading: a piece is written again after the next meeting of all, whichever call
+ * that is (crew_meet at the begin of each step, or a crew_sum in between). The same goes for `out`
+ * of a sum, should a rank write into it itself.
  *
  * Where to start: crew_join_shared, crew_room, crew_sum. Who frees: crew_leave, rooms included.
  * Threads: one thread of a rank calls; the sign of life is a thread of the crew's own.
- * Errors: TY_UNAVAILABLE a peer is lost or never came; TY_INVALID_ARGUMENT the ranks disagree.
+ * Errors: TY_UNAVAILABLE a peer is lost or never came; TY_INVALID_ARGUMENT the ranks disagree;
+ * TY_RESOURCE_EXHAUSTED no memory for a room; TY_FAILED_PRECONDITION there is no libmpi.
+ * A NULL crew is a crew of one to every call but crew_room.
  * One test: build/test_crew sum/bits_do_not_depend_on_ranks. */
 #ifndef TY_CREW_H
 #define TY_CREW_H
@@ -27,20 +40,23 @@ enum { CREW_MOST_RANKS = 256, CREW_NAME_BYTES = 32, CREW_MOST_PARTS = 64 };
 struct crew;
 struct crew_options {
     int rank, size;
-    const char *const *names; /* by rank: "chief", "worker 1"; for messages */
+    const char *const *names; /* by rank: "chief", "worker 1"; for messages. NULL: "rank 1" */
     const char *meeting;      /* shared: a file that the ranks meet at, made by rank 0 and removed
                                  by it once all are there; a stale one of a dead crew is no harm */
     int join_ms;              /* for all to come; lines on stderr say who is waited for */
-    int deadline_ms;          /* without a sign of life of a peer */
+    int deadline_ms;          /* without a sign of life of a peer; at least 800 */
 };
 /* Ranks of this machine. */
 TY_NODISCARD ty_err crew_join_shared(const struct crew_options *o, struct crew **ret_crew);
-/* Ranks started by mpirun or srun: rank and size are MPI's, libmpi is loaded here and now. If all
- * are on one machine and `meeting` is set they go on through shared memory. */
+/* Ranks started by mpirun or srun: rank and size are MPI's (`size` is only looked at, and must be
+ * the same, if there are names), libmpi is loaded here and now. If all are on one machine and
+ * `meeting` is set in all they go on through shared memory. Signs of life go by UDP over IPv4. Once
+ * in a process. */
 TY_NODISCARD ty_err crew_join_mpi(const struct crew_options *o, struct crew **ret_crew);
 /* Was this process started by mpirun or srun, and as which rank of how many? */
 bool crew_under_mpi(int *ret_rank, int *ret_size);
-/* `why`: NULL, or one sentence that the others' messages then have: "its disk is full". */
+/* `why`: NULL, or one sentence that the others' messages then have: "its disk is full". Under MPI
+ * and without `why` it waits until all leave, as long as they live. */
 void crew_leave(struct crew *c, const char *why);
 int crew_rank(const struct crew *c); /* NULL: 0 */
 int crew_size(const struct crew *c); /* NULL: 1 */
@@ -71,8 +87,8 @@ struct crew_piece {
 TY_NODISCARD ty_err crew_share(struct crew *c, const char *what, const struct crew_piece *pieces,
                                size_t count);
 /* out (count, in a room) = the sum of the parts, each (count, in a room) and owned as crew_owner
- * says, as tensor_tree_sum adds: (0+1)+(2+3), ... The parts are used up. All ranks have the sum
- * when it returns. */
+ * says, as tensor_tree_sum adds: (0+1)+(2+3), ... The parts are used up; `out` may be parts[0] and
+ * no other of them. All ranks have the sum when it returns. */
 TY_NODISCARD ty_err crew_sum(struct crew *c, const char *what, float *const *parts,
                              size_t part_count, size_t count, float *out);
 

@@ -19,19 +19,38 @@ enum {
     LIFE_LOOK_MOST_MS = 200 /* so much of the time between two looks counts: we may have slept */
 };
 
+/* ---- crew.c: CPUs ---- */
+
+/* The CPUs this process may run on, as bits; those beyond are left out. mpirun gives each rank its
+ * own, so whether there is one for each rank is told by all their sets together. */
+enum { CREW_CPU_WORDS = 8 };
+struct crew_cpus {
+    uint64_t bits[CREW_CPU_WORDS];
+};
+struct crew_cpus crew_cpus_own(void);
+void crew_cpus_add(struct crew_cpus *to, const struct crew_cpus *more);
+int crew_cpus_count(const struct crew_cpus *cpus);
+
 /* ---- life.c ---- */
 
 enum life_end { LIFE_HERE, LIFE_LEFT, LIFE_FAILED };
 
+/* A process as /proc shows it. */
+struct life_process {
+    uint64_t proc;    /* which /proc, of which machine */
+    uint64_t started; /* clock ticks since the machine's start */
+    int32_t pid;      /* as that /proc has it */
+    char state;       /* 'T': stopped, ... */
+};
 /* What a rank says of itself. It alone writes it, the others read it at any time: in the shared
  * file, or as the last datagram had it. Texts are cut to size and ended by the reader. */
 struct life {
-    uint32_t beat;    /* counts up */
-    uint32_t end;     /* enum life_end; then `words` and `code` hold */
-    int32_t pid;      /* in its own PID namespace; 0: it has not come yet */
-    int32_t code;     /* LIFE_FAILED: the ty_err */
-    uint64_t started; /* its process's start, as in /proc/PID/stat */
-    int64_t wait_ns;  /* it has waited for others */
+    uint32_t beat; /* counts up */
+    uint32_t here; /* 0: it has not come yet */
+    uint32_t end;  /* enum life_end; then `words` and `code` hold */
+    int32_t code;  /* LIFE_FAILED: the ty_err */
+    struct life_process process;
+    int64_t wait_ns; /* it has waited for others */
     int64_t step;
     char phase[LIFE_PHASE_BYTES];
     char words[LIFE_WORDS_BYTES]; /* why it left, or the message it failed with */
@@ -49,9 +68,10 @@ int life_lost(struct crew *c);
 TY_NODISCARD ty_err life_tell(struct crew *c, int lost, const char *what);
 /* Publish the end of this rank. */
 void life_publish(struct crew *c, enum life_end end, ty_err code, const char *words);
-/* The state of a process in words ("is stopped"), or NULL if it cannot be seen from here. */
-const char *life_process(int32_t pid, uint64_t started);
-uint64_t life_process_started(int32_t pid); /* 0: cannot be seen */
+/* `who`: a pid, or "self". False: it cannot be seen from here. */
+bool life_process_read(const char *who, struct life_process *ret);
+/* Its state now, in words ("is stopped"), or NULL if it cannot be seen from here. */
+const char *life_state(const struct life_process *of);
 
 /* ---- beats.c: lives by datagrams ---- */
 
@@ -62,7 +82,8 @@ struct beats_card {
     uint64_t key;                   /* rank 0's is the crew's: datagrams without it are not ours */
     uint32_t addresses[BEATS_MOST_ADDRESSES]; /* IPv4, network order; 0: none */
     uint16_t port;                            /* network order */
-    uint16_t has_meeting;                     /* it was given a place for shared memory */
+    struct crew_cpus cpus;
+    uint16_t has_meeting; /* it was given a place for shared memory */
 };
 struct beats;
 /* Open a socket and fill in the card, all but has_meeting. */
@@ -132,6 +153,7 @@ struct crew {
 
     struct shared *shared; /* shared.c's own */
     struct mpi *mpi;       /* mpi.c's own */
+    bool crowded;          /* this machine has fewer CPUs than ranks */
     bool world;            /* mpirun started us, whatever way we go */
 };
 /* Check the options, and a crew without a way. */
@@ -146,7 +168,6 @@ TY_NODISCARD ty_err crew_out_of_step(struct crew *c, int rank, const char *what)
 void crew_note(struct crew *c, int last, int64_t cost_ns);
 /* This rank's slice of `count` floats: whole cache lines but at the end. */
 void crew_slice(const struct crew *c, int rank, size_t count, size_t *ret_from, size_t *ret_count);
-int crew_cpus(void);
 /* The next moment of a spinning wait. */
 static inline void crew_relax(void)
 {

@@ -4,7 +4,9 @@
 
 #include <dlfcn.h>
 
-/* Global, for the library's own plug-ins look for its symbols. */
+/* Global, for the library's own plug-ins look for its symbols. They are asked of the whole process:
+ * of a program that is linked to libmpi itself (bench/distribute), the linker has copied its world
+ * into the program. */
 ty_err libmpi_load(const char *file, struct libmpi *ret_library)
 {
     void *lib = dlopen(file, RTLD_NOW | RTLD_GLOBAL);
@@ -25,7 +27,7 @@ ty_err libmpi_load(const char *file, struct libmpi *ret_library)
         {"ompi_mpi_errors_return", &ret_library->errors_return},
     };
     for (size_t i = 0; i < TY_COUNT(symbols); i++) {
-        void *symbol = dlsym(lib, symbols[i].name);
+        void *symbol = dlsym(RTLD_DEFAULT, symbols[i].name);
         if (!symbol)
             return ty_fail(TY_FAILED_PRECONDITION,
                            "this %s has no '%s' (Open MPI is needed; on Debian: apt install "

@@ -8,7 +8,8 @@
  * Silence is measured by the one who waits, and a look that comes late counts for little: after a
  * machine slept, or we were stopped ourselves, nobody is accused for that time. Pids are of little
  * use: replicas live in PID namespaces of their own. Where the process can be seen all the same,
- * which is told by its start time, its state is put into words. */
+ * its state is put into words: both see the same /proc, and there it has the same pid and start
+ * time. */
 #include "crew/crew_int.h"
 
 #include <poll.h>
@@ -70,8 +71,9 @@ static void *pulse(void *arg)
 ty_err life_begin(struct crew *c)
 {
     struct life *own = c->lives[c->rank];
-    own->started = life_process_started(getpid());
-    __atomic_store_n(&own->pid, getpid(), __ATOMIC_RELEASE);
+    (void)life_process_read("self",
+                            &own->process); /* zeros, which fit nobody, if there is no /proc */
+    __atomic_store_n(&own->here, 1, __ATOMIC_RELEASE);
     c->stop_fd = eventfd(0, EFD_CLOEXEC);
     if (c->stop_fd < 0)
         return ty_fail_errno(errno, "cannot start the sign of life");
@@ -116,7 +118,7 @@ int life_lost(struct crew *c)
     c->looked_ns = now_ns;
     int ended = -1, gone = -1, silent = -1;
     for (int r = 0; r < c->size; r++) {
-        if (r == c->rank || __atomic_load_n(&c->lives[r]->pid, __ATOMIC_ACQUIRE) == 0)
+        if (r == c->rank || !__atomic_load_n(&c->lives[r]->here, __ATOMIC_ACQUIRE))
             continue;
         uint32_t end = __atomic_load_n(&c->lives[r]->end, __ATOMIC_ACQUIRE);
         if (end == LIFE_FAILED)
@@ -155,7 +157,7 @@ ty_err life_tell(struct crew *c, int lost, const char *what)
         return crew_fail(c, TY_UNAVAILABLE,
                          "%s is gone: its process was killed or ended without a word (%s)", name,
                          last);
-    const char *state = life_process(of->pid, of->started);
+    const char *state = life_state(&of->process);
     return crew_fail(c, TY_UNAVAILABLE, "no sign of life of %s for %.1f s: its process %s (%s)",
                      name, (double)c->watch[lost].silent_ns / 1e9,
                      state ? state : "cannot be seen from here; it is stopped, or cut off", last);
@@ -163,16 +165,31 @@ ty_err life_tell(struct crew *c, int lost, const char *what)
 
 /* ---- /proc ---- */
 
+/* Which /proc of which machine: its device, mixed with the number the kernel drew at its start. */
+static uint64_t proc_identity(dev_t device)
+{
+    char text[64];
+    uint64_t mixed = (uint64_t)device;
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t len = fd >= 0 ? read(fd, text, sizeof text) : 0;
+    if (fd >= 0)
+        close(fd);
+    for (ssize_t i = 0; i < len; i++)
+        mixed = (mixed ^ (unsigned char)text[i]) * UINT64_C(0x100000001b3);
+    return mixed;
+}
+
 /* "pid (name) S ppid ...": the state is the 3rd field, the start the 22nd. A name may have spaces
  * and brackets, so fields are counted from the last bracket. */
-static bool process_stat(int32_t pid, char *ret_state, uint64_t *ret_started)
+bool life_process_read(const char *who, struct life_process *ret)
 {
     char path[64], text[1024];
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    struct stat st;
+    snprintf(path, sizeof path, "/proc/%s/stat", who);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return false;
-    ssize_t len = read(fd, text, sizeof text - 1);
+    ssize_t len = fstat(fd, &st) == 0 ? read(fd, text, sizeof text - 1) : 0;
     close(fd);
     if (len <= 0)
         return false;
@@ -180,24 +197,19 @@ static bool process_stat(int32_t pid, char *ret_state, uint64_t *ret_started)
     const char *at = strrchr(text, ')');
     if (!at || at[1] != ' ')
         return false;
-    *ret_state = at[2];
+    ret->state = at[2];
     at += 2;
     for (int field = 3; field < 22 && at; field++) {
         at = strchr(at, ' ');
         at = at ? at + 1 : NULL;
     }
-    *ret_started = at ? strtoull(at, NULL, 10) : 0;
+    ret->pid = (int32_t)strtol(text, NULL, 10);
+    ret->started = at ? strtoull(at, NULL, 10) : 0;
+    ret->proc = proc_identity(st.st_dev);
     return at != NULL;
 }
 
-uint64_t life_process_started(int32_t pid)
-{
-    char state;
-    uint64_t started;
-    return process_stat(pid, &state, &started) ? started : 0;
-}
-
-const char *life_process(int32_t pid, uint64_t started)
+const char *life_state(const struct life_process *of)
 {
     static const struct {
         char state;
@@ -207,15 +219,18 @@ const char *life_process(int32_t pid, uint64_t started)
         {'t', "is stopped by a debugger"},
         {'Z', "has ended and waits to be collected"},
         {'D', "is in an uninterruptible wait, for a disk or a network"},
-        {'S', "sleeps and its signs of life do not come through"},
-        {'R', "runs but its signs of life do not come through"},
+        {'S', "sleeps, and its signs of life do not come through"},
+        {'R', "runs, and its signs of life do not come through"},
     };
-    char state;
-    uint64_t now_started;
-    if (!process_stat(pid, &state, &now_started) || now_started != started)
+    char who[16];
+    struct life_process now, own;
+    if (!life_process_read("self", &own) || own.proc != of->proc)
         return NULL;
+    snprintf(who, sizeof who, "%d", (int)of->pid);
+    if (!life_process_read(who, &now) || now.started != of->started)
+        return "has ended";
     for (size_t i = 0; i < TY_COUNT(states); i++)
-        if (states[i].state == state)
+        if (states[i].state == now.state)
             return states[i].words;
     return "is in a state that has no name here";
 }

@@ -24,10 +24,13 @@
 enum {
     SMALL_FLOATS = 8192,   /* below: one round in which everybody sends everything */
     CHUNK_BYTES = 1 << 28, /* of one message; MPI counts in int */
+    EAGER_BYTES = 2048,    /* MPI sends so few at once, without asking the other side first; */
+    EAGER_MOST = 4,        /* up to so many such messages are faster than one that asks */
     TAG = 1,               /* the order of messages between two ranks tells them apart */
     YIELD_TESTS = 64,      /* fruitless tests before another process may run */
     SLEEP_AFTER_US = 2000, /* of waiting; then it sleeps between two tests */
     SLEEP_US = 50,
+    AT_ONCE_US = 50, /* what takes no longer was no wait for anybody */
 };
 
 struct mpi {
@@ -57,7 +60,7 @@ static struct libmpi lib;
 static void messages_grow(struct mpi *m)
 {
     m->room = m->room ? 2 * m->room : 64;
-    m->requests = realloc(m->requests, m->room * sizeof *m->requests);
+    m->requests = realloc(m->requests, m->room * sizeof(MPI_Request));
     m->posted = realloc(m->posted, m->room * sizeof *m->posted);
     m->indices = realloc(m->indices, m->room * sizeof *m->indices);
     m->statuses = realloc(m->statuses, m->room * sizeof *m->statuses);
@@ -68,8 +71,9 @@ static void messages_grow(struct mpi *m)
 static ty_err post(struct crew *c, const char *what, bool out, int peer, void *at, size_t bytes)
 {
     struct mpi *m = c->mpi;
+    size_t most = bytes <= EAGER_MOST * EAGER_BYTES ? EAGER_BYTES : CHUNK_BYTES;
     for (size_t done = 0; done < bytes;) {
-        size_t n = bytes - done < CHUNK_BYTES ? bytes - done : CHUNK_BYTES;
+        size_t n = bytes - done < most ? bytes - done : most;
         if (m->count == m->room)
             messages_grow(m);
         MPI_Request *request = &m->requests[m->count];
@@ -99,7 +103,7 @@ struct wait {
     const char *what;
     int64_t from_ns;
     uint64_t tests;
-    int last; /* from whom the last message came; -1: all were there already */
+    int last; /* from whom the last message came */
 };
 
 /* Nothing came: let others run, and look at them now and then. */
@@ -107,7 +111,8 @@ static ty_err wait_idle(struct crew *c, struct wait *w)
 {
     if (++w->tests % YIELD_TESTS != 0)
         return TY_OK;
-    sched_yield();
+    if (c->crowded)
+        sched_yield();
     int64_t now_ns = ty_boot_ns();
     if (now_ns - w->from_ns > SLEEP_AFTER_US * INT64_C(1000))
         nanosleep(&(struct timespec){.tv_nsec = SLEEP_US * 1000L}, NULL);
@@ -133,8 +138,7 @@ static ty_err wait_finished(struct crew *c, struct wait *w, int finished)
         lib.MPI_Get_count(&m->statuses[i], lib.byte, &bytes);
         if ((size_t)bytes != p->bytes)
             return crew_out_of_step(c, p->from, w->what);
-        if (w->tests > 0)
-            w->last = p->from;
+        w->last = p->from;
     }
     return TY_OK;
 }
@@ -165,8 +169,10 @@ static ty_err settle(struct crew *c, const char *what, bool note)
     c->wait_ns += waited_ns;
     if (c->lives[c->rank])
         __atomic_store_n(&c->lives[c->rank]->wait_ns, c->wait_ns, __ATOMIC_RELAXED);
+    bool was_last =
+        w.last < 0 || waited_ns < AT_ONCE_US * INT64_C(1000); /* all were there before us */
     if (note && err == TY_OK)
-        crew_note(c, w.last >= 0 ? w.last : c->rank, w.last >= 0 ? waited_ns : 0);
+        crew_note(c, was_last ? c->rank : w.last, was_last ? 0 : waited_ns);
     m->count = 0;
     return err;
 }
@@ -279,7 +285,7 @@ static void tree_add(const struct crew *c, const struct sum *s, size_t from, siz
                 if (one_owner == rest || (one_owner && owner != c->rank))
                     continue;
                 if (2 * step >= count && s->out != s->parts[0])
-                    tensor_add(s->parts[0] + at, s->parts[step] + at, s->out + at, block);
+                    tensor_pair_sum(s->parts[0] + at, s->parts[step] + at, s->out + at, block);
                 else
                     tensor_axpy(1, s->parts[i + step] + at, s->parts[i] + at, block);
             }
@@ -423,7 +429,7 @@ void crew_world_close(const struct crew *c)
 static ty_err hear_all(struct crew *c)
 {
     for (int r = 0; r < c->size;) {
-        if (__atomic_load_n(&c->lives[r]->pid, __ATOMIC_ACQUIRE) != 0) {
+        if (__atomic_load_n(&c->lives[r]->here, __ATOMIC_ACQUIRE)) {
             r++;
             continue;
         }
@@ -435,6 +441,24 @@ static ty_err hear_all(struct crew *c)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     return TY_OK;
+}
+
+/* What the cards say: are there enough CPUs on this machine, and are all on it and may share
+ * memory? */
+static bool look_around(struct crew *c, const struct beats_card *cards)
+{
+    int here = 0;
+    bool meet = true;
+    struct crew_cpus cpus = {{0}};
+    for (int r = 0; r < c->size; r++) {
+        meet = meet && cards[r].has_meeting;
+        if (memcmp(cards[r].machine, cards[c->rank].machine, sizeof cards[r].machine) == 0) {
+            here++;
+            crew_cpus_add(&cpus, &cards[r].cpus);
+        }
+    }
+    c->crowded = crew_cpus_count(&cpus) < here;
+    return meet && here == c->size;
 }
 
 /* Cards to all; then signs of life. ret_one_machine: all are on one, and may share memory there. */
@@ -449,11 +473,7 @@ static ty_err introduce(struct crew *c, const struct crew_options *o, bool *ret_
     }
     if (err == TY_OK) {
         beats_address(c->beats, cards, c->rank, c->size);
-        *ret_one_machine = true;
-        for (int r = 0; r < c->size; r++)
-            if (!cards[r].has_meeting ||
-                memcmp(cards[r].machine, cards[0].machine, sizeof cards[r].machine) != 0)
-                *ret_one_machine = false;
+        *ret_one_machine = look_around(c, cards);
     }
     free(cards);
     return err;
@@ -492,6 +512,9 @@ static ty_err world_open(const struct crew_options *o, int64_t until_ms, struct 
         return err;
     lib.MPI_Comm_rank(lib.world, &rank);
     lib.MPI_Comm_size(lib.world, &size);
+    if (o->names && o->size != size)
+        return ty_fail(TY_INVALID_ARGUMENT,
+                       "MPI has started %d ranks, but the cluster has %d tasks", size, o->size);
     return crew_new(o, rank, size, ret_crew);
 }
 

@@ -32,6 +32,7 @@ struct slot {
     int64_t came_ns[2];
     uint64_t call[2], value[2];
     _Alignas(64) struct life life;
+    struct crew_cpus cpus;
 };
 struct board {
     char magic[sizeof MAGIC];
@@ -44,7 +45,6 @@ struct shared {
     struct board *board;
     size_t board_bytes, end; /* of the file: where the next room begins */
     uint32_t meetings;
-    int spins;
     struct room {
         struct room *next;
         void *at;
@@ -120,7 +120,7 @@ static void sleep_on(struct slot *s, uint32_t meeting)
 static ty_err wait_for(struct crew *c, int rank, uint32_t meeting, const char *what)
 {
     struct slot *s = &c->shared->board->slots[rank];
-    for (int i = 0; i < c->shared->spins; i++) {
+    for (int i = 0; i < SPINS && !c->crowded; i++) {
         if (has_come(s, meeting))
             return TY_OK;
         crew_relax();
@@ -393,6 +393,7 @@ static ty_err join_wait(struct crew *c, const struct crew_options *o)
     struct slot *slots = c->shared->board->slots;
     for (int r = 0; r < c->size; r++)
         c->lives[r] = &slots[r].life;
+    slots[c->rank].cpus = crew_cpus_own();
     if ((err = life_begin(c)) != TY_OK)
         return err;
     come(c, ++c->shared->meetings);
@@ -439,7 +440,6 @@ ty_err crew_join_shared(const struct crew_options *o, struct crew **ret_crew)
     c->shared = calloc(1, sizeof *c->shared);
     ty_assert(c->shared);
     c->shared->fd = -1;
-    c->shared->spins = crew_cpus() >= c->size ? SPINS : 0;
     err = join_wait(c, o);
     if (c->shared->placed)
         (void)unlink(o->meeting); /* all are in, or it is of no use any more */
@@ -451,6 +451,10 @@ ty_err crew_join_shared(const struct crew_options *o, struct crew **ret_crew)
         crew_free(c);
         return err;
     }
+    struct crew_cpus cpus = {{0}};
+    for (int r = 0; r < c->size; r++)
+        crew_cpus_add(&cpus, &c->shared->board->slots[r].cpus);
+    c->crowded = crew_cpus_count(&cpus) < c->size;
     *ret_crew = c;
     return TY_OK;
 }

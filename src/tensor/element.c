@@ -97,13 +97,13 @@ void tensor_softmax(float *x, size_t rows, size_t n)
     }
 }
 
-TENSOR_BODY void tensor_add_body(const float *restrict a, const float *restrict b,
-                                 float *restrict out, size_t count)
+TENSOR_BODY void tensor_pair_sum_body(const float *restrict a, const float *restrict b,
+                                      float *restrict out, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         out[i] = a[i] + b[i];
 }
-TENSOR_KERNEL(tensor_add, (const float *a, const float *b, float *out, size_t count),
+TENSOR_KERNEL(tensor_pair_sum, (const float *a, const float *b, float *out, size_t count),
               (a, b, out, count))
 
 /* Block by block, so that what one level of the tree wrote is still near when the next reads it. */
@@ -120,7 +120,7 @@ void tensor_tree_sum_to(float *const *parts, size_t parts_count, size_t count, f
         if (out == parts[0])
             tensor_axpy(1, parts[step] + at, out + at, n);
         else
-            tensor_add(parts[0] + at, parts[step] + at, out + at, n);
+            tensor_pair_sum(parts[0] + at, parts[step] + at, out + at, n);
     }
 }
 

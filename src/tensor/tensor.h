@@ -124,7 +124,7 @@ void tensor_exact_product(const float *x, const float *w, size_t rows, size_t n,
 /* y += a x */
 void tensor_axpy(float a, const float *x, float *y, size_t count);
 /* out = a + b, out being neither */
-void tensor_add(const float *a, const float *b, float *out, size_t count);
+void tensor_pair_sum(const float *a, const float *b, float *out, size_t count);
 /* Each row of x (rows, n) to its softmax. */
 void tensor_softmax(float *x, size_t rows, size_t n);
 /* parts[0] = the sum of all parts, by a binary tree: (0+1)+(2+3), ... The others are used up. */
