@@ -295,9 +295,9 @@ static void merge_all_jobs_of_a_project(void **state)
 
 /* ---- service lines ---- */
 
-static void two_warnings(ty_str body, struct ty_buf *out)
+static void two_warnings(const struct job *job, struct ty_buf *out)
 {
-    assert_true(ty_str_starts(body, TY_STR("\"displayName\"")));
+    assert_true(ty_str_starts(job->body, TY_STR("\"displayName\"")));
     ty_buf_addz(out, "network is only recorded\nserviceAccount is only recorded\n");
 }
 
