@@ -13,7 +13,8 @@
  * mistakes are found), view.c (the way back), tiers.def. Who frees: requests own everything.
  * Threads: handlers run on the server's workers. Errors: google.rpc codes; every 400 about content
  * names the field as this API has it (trainingInput.workerCount). docs/compat.md has a row for each
- * field and route; tests hold them together. One test: build/test_ml create/count_without_type. */
+ * field and route; tests hold them together. One test: build/test_ml
+ * create/mistakes_name_the_field. */
 #ifndef TY_ML_H
 #define TY_ML_H
 
