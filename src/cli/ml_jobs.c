@@ -356,6 +356,8 @@ static int print_summary(struct cli *c, const json_t *job)
     int status = CLI_OK;
     for (size_t i = 0; i < TY_COUNT(parts) && status == CLI_OK; i++) {
         const json_t *part = parts[i].member != NULL ? json_object_get(job, parts[i].member) : job;
+        if (json_object_size(part) == 0)
+            continue;
         json_t *rows = json_pack("[O]", part);
         status = cli_print(c, rows, parts[i].format);
         json_decref(rows);

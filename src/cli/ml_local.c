@@ -220,23 +220,40 @@ static ty_err add_replicas(struct local *l, const char *type, int64_t count, int
     return TY_OK;
 }
 
+/* A flag that is a number from `least` to `most`; 0 is none too few for a count. */
+static ty_err number_read(const struct local *l, const char *flag, int64_t least, int64_t most,
+                          int64_t *number)
+{
+    ty_str text = cli_arg(&l->c->args, flag);
+    if (!cli_arg_given(&l->c->args, flag))
+        return TY_OK;
+    if (ty_parse_i64(text, number) == TY_OK && *number >= least && *number <= most)
+        return TY_OK;
+    return ty_fail(TY_INVALID_ARGUMENT,
+                   "argument --%s: must be from %" PRId64 " to %" PRId64 ", not '" TY_STR_FMT "'",
+                   flag, least, most, TY_STR_ARG(text));
+}
+
 static ty_err plan_replicas(struct local *l)
 {
-    const struct cli_args *args = &l->c->args;
-    int64_t first = cli_arg_int(args, "start-port", FIRST_PORT);
-    bool distributed = cli_arg_on(args, "distributed");
-    if (first < 1 || first > 65535)
-        return ty_fail(TY_INVALID_ARGUMENT, "argument --start-port: must be from 1 to 65535");
+    static const struct {
+        const char *flag, *type;
+        int64_t otherwise;
+    } others[] = {{"parameter-server-count", "ps", 2},
+                  {"worker-count", "worker", 2},
+                  {"evaluator-count", "evaluator", 0}};
+    int64_t first = FIRST_PORT;
+    bool distributed = cli_arg_on(&l->c->args, "distributed");
+    ty_err err = number_read(l, "start-port", 1, 65535, &first);
     int port = (int)first;
-    ty_err err = add_replicas(l, distributed ? chief_name(l) : "chief", 1, &port);
-    if (!distributed)
-        return err;
     if (err == TY_OK)
-        err = add_replicas(l, "ps", cli_arg_int(args, "parameter-server-count", 2), &port);
-    if (err == TY_OK)
-        err = add_replicas(l, "worker", cli_arg_int(args, "worker-count", 2), &port);
-    if (err == TY_OK)
-        err = add_replicas(l, "evaluator", cli_arg_int(args, "evaluator-count", 0), &port);
+        err = add_replicas(l, distributed ? chief_name(l) : "chief", 1, &port);
+    for (size_t i = 0; i < TY_COUNT(others) && err == TY_OK; i++) {
+        int64_t count = others[i].otherwise;
+        err = number_read(l, others[i].flag, 0, MAX_REPLICAS, &count);
+        if (err == TY_OK && distributed)
+            err = add_replicas(l, others[i].type, count, &port);
+    }
     return err;
 }
 
