@@ -174,6 +174,11 @@ TY_NODISCARD ty_err cli_key_name(struct ty_arena *a, const struct cli_args *args
 TY_NODISCARD ty_err cli_ml_body(struct cli *c, ty_str config, const char *path,
                                 const json_t *packages, json_t **ret_body);
 
+/* ---- ml_jobs.c ---- */
+
+/* /v1/projects/P/jobs; with a job /JOB behind it, then `verb` as it is. */
+const char *cli_ml_path(struct cli *c, ty_str job, const char *verb);
+
 /* ---- package.c ---- */
 
 /* A folder with a trainer, as local-run and local-package-path name it. Paths are absolute. */

@@ -11,8 +11,7 @@ enum { CALL_MS = 60000, BODY_BYTES = 64 << 20, PAGE_JOBS = 1000 };
 
 static const char job_format[] = "yaml(jobId,state,startTime,endTime)";
 
-/* /v1/projects/P/jobs, and /JOB:verb behind it. */
-static const char *jobs_path(struct cli *c, ty_str job, const char *verb)
+const char *cli_ml_path(struct cli *c, ty_str job, const char *verb)
 {
     struct ty_buf b;
     ty_buf_init(&b, 1 << 16);
@@ -203,7 +202,7 @@ static int submit_follow(struct cli *c, json_t **job)
     int status = cli_log_follow(c, &how, &state);
     if (status != CLI_OK)
         return status;
-    ty_err err = cli_call(c, HTTP_GET, jobs_path(c, id, ""), TY_STR(""), CALL_MS, &ended);
+    ty_err err = cli_call(c, HTTP_GET, cli_ml_path(c, id, ""), TY_STR(""), CALL_MS, &ended);
     if (err != TY_OK)
         return cli_fail(c, err);
     json_decref(*job);
@@ -229,8 +228,8 @@ static ty_err create(struct cli *c, const json_t *body, json_t **ret_job)
     wire_json_dump(&b, body);
     ty_err err = ty_buf_check(&b, "the job");
     if (err == TY_OK)
-        err =
-            cli_call(c, HTTP_POST, jobs_path(c, TY_STR(""), ""), ty_buf_str(&b), CALL_MS, ret_job);
+        err = cli_call(c, HTTP_POST, cli_ml_path(c, TY_STR(""), ""), ty_buf_str(&b), CALL_MS,
+                       ret_job);
     ty_buf_clear(&b);
     return err;
 }
@@ -278,7 +277,7 @@ static ty_err list_all(struct cli *c, struct cli_filter *filter, json_t *ret_job
         const char *query = ty_format(c->arena, "?pageSize=%" PRId64 "%s%s", size,
                                       token[0] != '\0' ? "&pageToken=" : "", token);
         ty_err err =
-            cli_call(c, HTTP_GET, jobs_path(c, TY_STR(""), query), TY_STR(""), CALL_MS, &page);
+            cli_call(c, HTTP_GET, cli_ml_path(c, TY_STR(""), query), TY_STR(""), CALL_MS, &page);
         if (err != TY_OK)
             return err;
         json_array_foreach (json_object_get(page, "jobs"), i, job) {
@@ -297,7 +296,7 @@ static int list_print(struct cli *c, const json_t *jobs)
     size_t i;
     if (cli_arg_on(&c->args, "uri")) {
         json_array_foreach (jobs, i, job) {
-            printf("%s%s\n", c->url, jobs_path(c, wire_json_get_str(job, "jobId"), ""));
+            printf("%s%s\n", c->url, cli_ml_path(c, wire_json_get_str(job, "jobId"), ""));
         }
         return CLI_OK;
     }
@@ -370,8 +369,8 @@ int cli_ml_describe(struct cli *c)
     json_t *job;
     ty_err err = cli_target(c);
     if (err == TY_OK)
-        err =
-            cli_call(c, HTTP_GET, jobs_path(c, c->args.positional, ""), TY_STR(""), CALL_MS, &job);
+        err = cli_call(c, HTTP_GET, cli_ml_path(c, c->args.positional, ""), TY_STR(""), CALL_MS,
+                       &job);
     if (err != TY_OK)
         return cli_fail(c, err);
     int status = cli_arg_on(&c->args, "summarize") && !cli_arg_given(&c->args, "format")
@@ -386,7 +385,7 @@ int cli_ml_cancel(struct cli *c)
     json_t *nothing;
     ty_err err = cli_target(c);
     if (err == TY_OK)
-        err = cli_call(c, HTTP_POST, jobs_path(c, c->args.positional, ":cancel"), TY_STR("{}"),
+        err = cli_call(c, HTTP_POST, cli_ml_path(c, c->args.positional, ":cancel"), TY_STR("{}"),
                        CALL_MS, &nothing);
     if (err != TY_OK)
         return cli_fail(c, err);
@@ -400,8 +399,8 @@ int cli_ml_stream_logs(struct cli *c)
     json_t *job;
     ty_err err = cli_target(c);
     if (err == TY_OK) /* also: is there such a job? A number is none of this API's ids. */
-        err =
-            cli_call(c, HTTP_GET, jobs_path(c, c->args.positional, ""), TY_STR(""), CALL_MS, &job);
+        err = cli_call(c, HTTP_GET, cli_ml_path(c, c->args.positional, ""), TY_STR(""), CALL_MS,
+                       &job);
     if (err != TY_OK)
         return cli_fail(c, err);
     json_decref(job);

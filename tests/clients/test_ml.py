@@ -103,7 +103,7 @@ def test_gcloud_submits_a_package_and_follows(real, tf_yard, trainer):
     assert [(task, message) for _, _, task, _, message in said][-3:] == [
         ("master-replica-0", "Clean up finished."), ("master-replica-0", "Finished tearing down training program."), ("service", "Job completed successfully.")]
     job = tf_yard.get(f"{JOBS}/from_gcloud").json
-    assert re.fullmatch(r"gs://staging/out dir/packages/[0-9a-f]{64}/trainer-0.0.0.tar.gz", job["trainingInput"]["packageUris"][0])
+    assert re.fullmatch(r"gs://staging/from_gcloud/[0-9a-f]{64}/trainer-0.0.0.tar.gz", job["trainingInput"]["packageUris"][0])
     assert job["labels"] == {"team": "a"}
 
 
@@ -298,6 +298,24 @@ def test_command_flags_win_over_the_file(ours, shared_yard, tmp_path):
     assert job["trainingInput"] == {"scaleTier": "CUSTOM", "masterType": "n1-standard-4", "masterConfig": {"imageUri": "host"}, "workerCount": "0",
                                     "args": ["echo", "yes"], "region": "europe-west1"}
     assert job["labels"] == {"c": "d"}
+
+
+def test_other_commands_find_it_by_its_id(shared_yard):
+    """why, usage and the newer describe know the job by the id its user gave, whatever region it is in."""
+    submit(shared_yard, "in_asia", region="asia-east1")
+    wait(shared_yard, "in_asia")
+    for words in (["why", "in_asia"], ["usage", "in_asia"], ["ai", "custom-jobs", "describe", "in_asia"]):
+        ran = shared_yard.trainyard(*words)
+        assert ran.returncode == 0, ran
+    assert "displayName: in_asia" in ran.stdout
+    assert "no job has" in shared_yard.trainyard("why", "in_nowhere").stderr
+
+
+def test_completion_knows_the_jobs(shared_yard):
+    submit(shared_yard, "complete_me")
+    for verb in ("describe", "cancel", "stream-logs"):
+        assert shared_yard.trainyard("completion", "words", "--", "ai-platform", "jobs", verb, "comp").stdout == "complete_me\n"
+    wait(shared_yard, "complete_me")
 
 
 def local(run, *words, cwd, **rest):
