@@ -420,3 +420,13 @@ def test_taxifare_ai_platform(shell, tf_yard, trainer, images, tmp_path):
 def test_fresh_configuration_keeps_gcloud_from_a_regional_host(shared_yard):
     text = (shared_yard.data / "client" / "gcloud" / "configurations" / "config_default").read_text()
     assert "[ai_platform]\nregion = global" in text and "[ml_engine]\npolling_interval = 1" in text
+
+
+def test_gcloud_through_us_as_its_proxy(shared_yard, gcloud):
+    """With a region of its own gcloud asks us-central1-127.0.0.1, which nobody can look up, unless we are its proxy."""
+    host, port = shared_yard.address
+    proxy = {"CLOUDSDK_PROXY_TYPE": "http", "CLOUDSDK_PROXY_ADDRESS": host, "CLOUDSDK_PROXY_PORT": str(port)}
+    listed = shared_yard.run(gcloud, "ai-platform", "jobs", "list", "--limit=1", environment=proxy)
+    assert listed.returncode == 0, listed
+    models = shared_yard.run(gcloud, "ai-platform", "models", "list", "--region=us-central1", environment=proxy)
+    assert models.returncode == 1 and "not found" in models.stderr and "crashed" not in models.stderr, models
