@@ -608,6 +608,8 @@ static void hints_fit(void **state)
         {HINT_STATUS, 1, "Traceback\nModuleNotFoundError: No module named 'pandas'",
          "Its Python has no module 'pandas': install"},
         {HINT_STATUS, 1, "/usr/bin/python3: No module named trainer", "no module 'trainer'"},
+        {HINT_STATUS, 1, "AttributeError: module 'tensorflow.compat.v1' has no attribute 'contrib'",
+         "tf.contrib is in no TensorFlow 2"},
         {HINT_STATUS, 1, "python3: (ModuleNotFoundError: No module named 'a')", "no module 'a'"},
         /* The last error is the reason. */
         {HINT_STATUS, 1,

@@ -63,7 +63,8 @@ static ty_err call(struct yard *y, enum http_method method, const char *target, 
     out.len = 0;
     y->res = (struct http_response){.body = out};
     ty_str query = ty_str_of(target), path, name;
-    struct http_request req = {.method = method, .body = ty_str_of(body), .arena = &y->request};
+    struct http_request req = {
+        .method = method, .body = ty_str_of(body), .user_agent = TY_STR(""), .arena = &y->request};
     struct http_param param;
     if (ty_str_split(&query, '?', &path)) {
         ty_str_split(&query, '=', &name);
