@@ -102,7 +102,7 @@ def test_it_learns(tf_yard, tf_path, tmp_path):
     ran = tf_yard.trainyard("ai-platform", "local", "train", "--module-name=trainer.task", "--package-path=./trainer", f"--job-dir={tmp_path}/out", "--",
                             f"--train-files={tmp_path}/taxi_trips_train.csv", f"--eval-files={tmp_path}/taxi_trips_eval.csv", "--train-size=10000",
                             "--num-epochs=10", "--batch-size=128", "--learning-rate=0.01", "--hidden-units=128,0,0", "--layer-sizes-scale-factor=0.5",
-                            "--num-layers=3", "--serving-export-format=CSV", cwd=EXAMPLE, timeout=900, environment={**QUIET, "PATH": tf_path})
+                            "--num-layers=3", "--eval-frequency-secs=600", "--serving-export-format=CSV", cwd=EXAMPLE, timeout=900, environment={**QUIET, "PATH": tf_path})
     assert ran.returncode == 0, ran.stderr[-4000:]
     accuracy, baseline = (float(re.findall(rf"{name} = ([\d.]+)", ran.stderr)[-1]) for name in ("accuracy", "accuracy_baseline"))
     assert accuracy > baseline + 0.05, (accuracy, baseline)

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 
 import pytest
@@ -349,6 +350,32 @@ def test_local_train_ends_with_the_chief(ours, tmp_path):
         assert not os.path.exists(f"/proc/{(tmp_path / f'{role}.pid').read_text()}")
     assert "must be from 1 to 65535" in local(ours, "--distributed", "--start-port=99999", cwd=tmp_path, expect=2).stderr
     assert "--module-name" in ours("local", "train", expect=2).stderr
+
+
+SAME = [
+    "jobs list --filter=jobId=same_a", "jobs list --filter='jobId:same_*' --sort-by=~jobId", "jobs list --filter=jobId=nobody",
+    "jobs list --filter=jobId=same_a --format=json", "jobs list --filter='jobId:same_*' --format='value(jobId,state)' --limit=1", "jobs describe same_a",
+    "jobs describe same_a --format=json", "jobs describe same_a --summarize", "jobs describe same_b --format='value(errorMessage)'", "jobs describe nobody",
+    "jobs cancel nobody", "jobs cancel same_a", "jobs submit training same_a --region=us-central1 --master-image-uri=host -- true",
+    "jobs submit training 1st --region=us-central1 --master-image-uri=host -- true", "jobs submit training", "local train",
+    "jobs submit training x --region=us-central1 --scale-tier=huge", "jobs submit training x --region=us-central1 --master-image-uri=a --runtime-version=2.1",
+    "jobs submit training x --region=us-central1 --package-path=/nowhere --module-name=a.b --staging-bucket=gs://abc",
+]
+
+
+def test_same_as_gcloud(warm_gcloud, shared_yard, tmp_path):
+    """The same lines for real gcloud and for us under its name: the same exit status and stdout."""
+    (tmp_path / "gcloud").symlink_to(BINARY)
+    submit(shared_yard, "same_a", ["true"], args=["x"], jobDir="/tmp/x")
+    submit(shared_yard, "same_b", ["false"])
+    wait(shared_yard, "same_a"), wait(shared_yard, "same_b")
+    wrong = []
+    for line in SAME:
+        words = ["ai-platform", *shlex.split(line)]
+        theirs, ours = warm_gcloud(*words), shared_yard.run(tmp_path / "gcloud", *words)
+        if (theirs.returncode, theirs.stdout.split()) != (ours.returncode, ours.stdout.split()):
+            wrong.append(f"{line}:\n{theirs.returncode} {theirs.stdout}{theirs.stderr}\n{ours.returncode} {ours.stdout}{ours.stderr}")
+    assert not wrong, "\n".join(wrong)
 
 
 # ---- the published scripts ----
