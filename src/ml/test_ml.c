@@ -249,12 +249,15 @@ static void mistakes_name_the_field(void **state)
         {PACKAGE("\"runtimeVersion\":\"2\""), "trainingInput.runtimeVersion"},
         {PACKAGE("\"runtimeVersion\":\"3.1\""), "trainingInput.runtimeVersion"},
         {PACKAGE("\"runtimeVersion\":\"2.15\""), "trainingInput.packageUris[0]"},
+        {PACKAGE("\"masterConfig\":{\"imageUri\":\"tf-cpu.2-15\"}"),
+         "trainingInput.masterConfig.imageUri"}, /* there is no such Python */
         {PACKAGE("\"masterConfig\":{\"imageUri\":\"gcr.io/p/x\"}"), "trainingInput.packageUris"},
         {PACKAGE("\"runtimeVersion\":\"2.15\",\"workerConfig\":{\"imageUri\":\"x\"}"),
          "trainingInput.workerConfig.imageUri"},
     };
     struct yard y;
     yard_open(&y);
+    y.config.python = "no-such-python";
     for (size_t i = 0; i < TY_COUNT(cases); i++) {
         ty_err err = call(&y, HTTP_POST, JOBS, cases[i].body);
         const char *want = ty_format(&y.life, "\"field\":\"%s\"", cases[i].field);

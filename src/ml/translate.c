@@ -373,19 +373,33 @@ static const struct {
     {"jobSpec", "trainingInput"},
 };
 
+/* What was given in place of the field that names[] has: an image for a version, arguments of a
+ * container. */
+static const char *given_name(const struct input *x, int role, const char *name)
+{
+    if (strcmp(name, "runtimeVersion") == 0 && json_object_get(x->in, name) == NULL)
+        return "masterConfig.imageUri";
+    if (strcmp(name, "args") == 0 &&
+        json_object_get(x->roles[role].config, "containerArgs") != NULL)
+        return ty_format(x->v->arena, "%sConfig.containerArgs", ml_roles[role]);
+    return name;
+}
+
 /* A field below jobSpec.workerPoolSpecs[N]. */
 static const char *pool_field_name(const struct input *x, int r, ty_str rest)
 {
     for (size_t i = 0; i < TY_COUNT(names); i++) {
+        const char *name = names[i].theirs;
         if (!ty_str_starts(rest, ty_str_of(names[i].ours)))
             continue;
         ty_str more = ty_str_drop(rest, strlen(names[i].ours));
-        if (names[i].by_tier && (!x->custom || (r == 0 && strcmp(names[i].theirs, "Count") == 0)))
+        if (names[i].by_tier && (!x->custom || (r == 0 && strcmp(name, "Count") == 0)))
             return "trainingInput.scaleTier";
         bool own = wire_json_get_str(x->roles[r].config, "imageUri").len > 0;
         int role = names[i].by_tier || own ? r : 0;
         return ty_format(x->v->arena, "trainingInput.%s%s" TY_STR_FMT,
-                         names[i].whole ? "" : ml_roles[role], names[i].theirs, TY_STR_ARG(more));
+                         names[i].whole ? "" : ml_roles[role],
+                         names[i].whole ? given_name(x, role, name) : name, TY_STR_ARG(more));
     }
     return field(x, r, "Config");
 }
