@@ -42,13 +42,17 @@ static size_t take_task(ty_str text, int *ret_pool, int *ret_index)
     return digits > 0 ? at : 0;
 }
 
+/* "The replica master 0 exited" is how that API's messages had it; elsewhere a task has its name.
+ */
 void exec_ml_words(struct ty_buf *b, ty_str text)
 {
     while (text.len > 0) {
         char task[EXEC_ML_TASK_BYTES];
         int pool, index;
         size_t n = take_task(text, &pool, &index);
-        if (n > 0)
+        if (n > 0 && ty_str_ends(ty_buf_str(b), TY_STR("replica ")))
+            ty_buf_addf(b, "%s %d", pool == 0 ? "master" : exec_task_type(pool), index);
+        else if (n > 0)
             ty_buf_addz(b, exec_ml_task(pool, index, task));
         else
             ty_buf_addc(b, text.ptr[0]);

@@ -229,7 +229,7 @@ static void older_words_for_replicas(void **state)
     (void)state;
     static const char *const cases[][2] = {
         {"", ""},
-        {"The replica workerpool0-0 exited.", "The replica master-replica-0 exited."},
+        {"The replica workerpool0-0 exited.", "The replica master 0 exited."},
         {"workerpool1-12, workerpool2-3 and workerpool3-0",
          "worker-replica-12, ps-replica-3 and evaluator-replica-0"},
         {"workerpool", "workerpool"},

@@ -400,7 +400,7 @@ static void ends_are_told_in_its_words(void **state)
     assert_ok(call(&y, HTTP_GET, JOBS "/j1", ""));
     assert_string_equal(reply_at(&y, "state"), "FAILED");
     assert_string_equal(reply_at(&y, "errorMessage"),
-                        "The replica ps-replica-11 exited with a non-zero status of 1.");
+                        "The replica ps 11 exited with a non-zero status of 1.");
     assert_err(TY_FAILED_PRECONDITION, call(&y, HTTP_POST, JOBS "/j1:cancel", "{}"));
     assert_non_null(strstr(ty_err_message(), "with FAILED"));
     yard_close(&y);

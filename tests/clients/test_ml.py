@@ -115,7 +115,7 @@ def test_gcloud_stream_logs_exits_1_for_a_job_that_failed(real, tf_yard, trainer
     ran = real("ai-platform", "jobs", "submit", "training", "fails", "--package-path=trainer", "--module-name=trainer.task",
                f"--staging-bucket={bucket(tf_yard, 'staging')}", "--region=us-central1", "--runtime-version=2.11", "--stream-logs", cwd=tmp_path, expect=1)
     assert "state: FAILED" in ran.stdout
-    assert "The replica master-replica-0 exited with a non-zero status of 3" in tf_yard.get(f"{JOBS}/fails").json["errorMessage"]
+    assert "The replica master 0 exited with a non-zero status of 3" in tf_yard.get(f"{JOBS}/fails").json["errorMessage"]
 
 
 def test_gcloud_workers_and_a_parameter_server(warm_gcloud, shared_yard, tmp_path):
