@@ -79,8 +79,8 @@ static void send_request(int fd, int64_t number)
     send_all(fd, work.body, work.body_bytes, 0);
 }
 
-/* Read one answer; returns the size of its body. */
-static int64_t read_answer(int fd, char *buffer)
+/* Read one answer; returns the size of its body. *ret_close: its connection ends here. */
+static int64_t read_answer(int fd, char *buffer, bool *ret_close)
 {
     size_t have = 0;
     char *end;
@@ -94,6 +94,8 @@ static int64_t read_answer(int fd, char *buffer)
     char *length = strcasestr(buffer, "\r\nContent-Length:");
     if (strncmp(buffer, "HTTP/1.1 200", 12) != 0 || !length || length > end)
         die(buffer);
+    char *close_it = strcasestr(buffer, "\r\nConnection: close");
+    *ret_close = close_it && close_it < end;
     int64_t size = strtoll(length + 17, NULL, 10), got = (int64_t)(buffer + have - (end + 4));
     while (got < size) {
         ssize_t n = recv(fd, buffer, BUFFER, 0);
@@ -114,7 +116,12 @@ static void *run(void *arg)
     while ((number = __atomic_fetch_add(&work.next, 1, __ATOMIC_RELAXED)) < work.count) {
         double start = seconds();
         send_request(fd, number);
-        __atomic_add_fetch(&work.received, read_answer(fd, buffer), __ATOMIC_RELAXED);
+        bool ends = false;
+        __atomic_add_fetch(&work.received, read_answer(fd, buffer, &ends), __ATOMIC_RELAXED);
+        if (ends) { /* who closes, pays for the next connection */
+            close(fd);
+            fd = dial();
+        }
         work.taken_ms[number] = (seconds() - start) * 1e3;
     }
     close(fd);

@@ -7,6 +7,7 @@
 #include "exec/exec.h"
 #include "python/python.h"
 #include "server/server.h"
+#include "train/train.h"
 #include "wire/wire.h"
 
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2 };
@@ -142,8 +143,26 @@ static int command_prepare(int argc, char **argv)
     return err == TY_OK ? 0 : EXIT_FAILED;
 }
 
+/* The trainer's own words; --help is the table's, as everywhere. */
+static bool is_own(int argc, char **argv, const char *first, const char *second)
+{
+    int words = second ? 2 : 1;
+    if (argc <= words || strcmp(argv[1], first) != 0 || (second && strcmp(argv[2], second) != 0))
+        return false;
+    for (int i = words + 1; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0)
+            return false;
+    return true;
+}
+
 int main(int argc, char **argv)
 {
+    if (is_own(argc, argv, "train", NULL))
+        return train_command(argc - 2, argv + 2);
+    if (is_own(argc, argv, "predict", NULL))
+        return train_predict_command(argc - 2, argv + 2);
+    if (is_own(argc, argv, "model", "show"))
+        return train_show_command(argc - 3, argv + 3);
     if (argc > 1 && strcmp(argv[1], "serve") == 0)
         return command_serve(argc - 2, argv + 2);
     if (argc > 1 && strcmp(argv[1], "launch") == 0)

@@ -1,4 +1,5 @@
 """conftest.py -- options and fixtures of all Python tests: a fresh server, the seed, the long counts."""
+import os
 import random
 import shutil
 import subprocess
@@ -20,6 +21,26 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     if config.option.seed is None:
         config.option.seed = random.SystemRandom().randrange(1 << 30)
+
+
+LARGE = ("tf_yard", "tf_python")
+
+
+def group_of(item):
+    """Which worker's: tests of a file share its fixtures, those with TensorFlow's runtimes one yard, those that TensorFlow
+    judges its venv, those with podman its storage."""
+    for fixture in LARGE:
+        if fixture in item.fixturenames:
+            return fixture
+    return "podman" if item.path.stem in ("test_containers", "test_token") else item.path.stem
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
+def pytest_collection_modifyitems(items):
+    """The longest groups begin first, so that they are not what everybody waits for at the end."""
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(group_of(item)))
+    items.sort(key=lambda item: group_of(item) not in LARGE)
 
 
 def pytest_report_header(config):
@@ -57,10 +78,14 @@ def wheels(tmp_path_factory):
     kept = TOP / "build" / "wheels-test"
     if not list(kept.glob("setuptools-*.whl")):
         kept.mkdir(parents=True, exist_ok=True)
-        got = subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", kept, "setuptools>=70.1,<82"],
+        fetched = tmp_path_factory.mktemp("fetched")
+        got = subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", fetched, "setuptools>=70.1,<82"],
                              capture_output=True, text=True, timeout=300)
         if got.returncode != 0:
             pytest.skip(f"setuptools cannot be fetched: {got.stderr.strip()[-200:]}")
+        for file in fetched.iterdir():  # whole or not there: other workers look, too
+            shutil.copy(file, kept / f"{file.name}.{os.getpid()}")
+            os.replace(kept / f"{file.name}.{os.getpid()}", kept / file.name)
     folder = tmp_path_factory.mktemp("wheels")
     for file in kept.glob("setuptools-*.whl"):
         shutil.copy(file, folder)

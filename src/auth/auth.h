@@ -99,6 +99,10 @@ struct auth_var *auth_client_env(struct ty_arena *a, const char *data_dir, const
 struct auth_var *auth_job_env(struct ty_arena *a, const char *data_dir, const char *url,
                               size_t *ret_count);
 
+/* Why TensorFlow's gs:// is off in jobs of this data folder, with what to do about it; NULL: it is
+ * on. For doctor; the server decides the same when it starts. */
+const char *auth_gs_off(struct ty_arena *a, const char *data_dir);
+
 /* ---- replicas ---- */
 
 enum { AUTH_SECRET_BYTES = 32 };

@@ -269,8 +269,7 @@ ty_err auth_certificate_prepare(struct ty_arena *a, const char *data_dir,
 
 /* ---- the bundle ---- */
 
-/* Where this machine, or the user by variable, has authorities. */
-static const char *system_bundle(void)
+const char *auth_system_bundle(void)
 {
     static const char *const variables[] = {"CURL_CA_BUNDLE", "SSL_CERT_FILE",
                                             "REQUESTS_CA_BUNDLE"};
@@ -295,7 +294,7 @@ static const char *system_bundle(void)
  * programs from every other host. */
 ty_err auth_bundle_write(struct ty_arena *a, const char *client)
 {
-    const char *path = ty_format(a, "%s/bundle.pem", client), *from = system_bundle();
+    const char *path = ty_format(a, "%s/bundle.pem", client), *from = auth_system_bundle();
     ty_str theirs, ours;
     struct ty_buf b;
     ty_err err =
@@ -312,7 +311,8 @@ ty_err auth_bundle_write(struct ty_arena *a, const char *client)
     ty_buf_adds(&b, theirs);
     ty_buf_addc(&b, '\n');
     ty_buf_adds(&b, ours);
-    err = ty_file_replace(AT_FDCWD, path, ty_buf_str(&b), 0600);
+    /* A container's user may be another one: the folder above keeps others of the machine out. */
+    err = auth_file_write(path, ty_buf_str(&b), 0644);
     ty_buf_clear(&b);
     return err;
 }

@@ -85,6 +85,29 @@ static void except_from_proxy(struct vars *v)
     }
 }
 
+/* Is it the client/python of a data folder, this one or another? */
+static bool is_client_python(struct ty_arena *a, ty_str folder)
+{
+    ty_str tail = TY_STR("/client/python");
+    ty_str data = {folder.ptr, folder.len - (folder.len < tail.len ? folder.len : tail.len)};
+    return ty_str_ends(folder, tail) &&
+           access(ty_format(a, TY_STR_FMT "/client/key.json", TY_STR_ARG(data)), F_OK) == 0;
+}
+
+/* PYTHONPATH with our folder first. That of another data folder goes: Python runs one
+ * sitecustomize, and theirs would lead to the server of the shell's former env. */
+static const char *python_path(struct ty_arena *a, const char *data_dir, const char *before)
+{
+    const char *path = ty_format(a, "%s/client/python", data_dir);
+    ty_str rest = ty_str_of(before != NULL ? before : ""), folder;
+    for (bool more = rest.len > 0; more;) {
+        more = ty_str_split(&rest, ':', &folder);
+        if (!is_client_python(a, folder))
+            path = ty_format(a, "%s:" TY_STR_FMT, path, TY_STR_ARG(folder));
+    }
+    return path;
+}
+
 struct auth_var *auth_client_env(struct ty_arena *a, const char *data_dir, const char *url,
                                  const char *python_path_before, size_t *ret_count)
 {
@@ -101,9 +124,6 @@ struct auth_var *auth_client_env(struct ty_arena *a, const char *data_dir, const
     };
     struct vars v = {a, ty_new_array(a, struct auth_var, ENV_MAX_VARS), 0};
     const char *host = strstr(url, "://") != NULL ? strstr(url, "://") + 3 : url;
-    const char *python = ty_format(a, "%s/client/python", data_dir);
-    if (python_path_before != NULL && python_path_before[0] != '\0')
-        python = ty_format(a, "%s:%s", python, python_path_before);
     vars_add(&v, "TRAINYARD_URL", url);
     vars_add(&v, "CLOUDSDK_CONFIG", ty_format(a, "%s/client/gcloud", data_dir));
     vars_add(&v, "GOOGLE_APPLICATION_CREDENTIALS", ty_format(a, "%s/client/key.json", data_dir));
@@ -111,7 +131,7 @@ struct auth_var *auth_client_env(struct ty_arena *a, const char *data_dir, const
     vars_add(&v, "BOTO_CONFIG", ty_format(a, "%s/client/boto", data_dir));
     /* gcloud hands it to gsutil, over what boto says. */
     vars_add(&v, "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE", ty_format(a, "%s/tls/cert.pem", data_dir));
-    vars_add(&v, "PYTHONPATH", python);
+    vars_add(&v, "PYTHONPATH", python_path(a, data_dir, python_path_before));
     vars_add(&v, "STORAGE_EMULATOR_HOST", url);
     vars_add(&v, "CLOUD_STORAGE_EMULATOR_ENDPOINT", url);   /* Google's C++ client */
     vars_add(&v, "GOOGLE_AUTH_TOKEN_FOR_TESTING", "local"); /* TensorFlow's gs:// */
@@ -150,6 +170,26 @@ static void except_storage_from_proxy(struct vars *v)
     }
 }
 
+/* The loader takes a space or a colon for the end of a path. */
+static bool path_can_be_preloaded(const char *path)
+{
+    return strpbrk(path, " :") == NULL;
+}
+
+const char *auth_gs_off(struct ty_arena *a, const char *data_dir)
+{
+    if (!path_can_be_preloaded(data_dir))
+        return ty_format(a,
+                         "the path '%s' has a space or a colon, which LD_PRELOAD cannot have: give "
+                         "another data folder with --data",
+                         data_dir);
+    if (auth_system_bundle() == NULL)
+        return "this machine has no file of certificate authorities (as "
+               "/etc/ssl/certs/ca-certificates.crt): on Debian, apt install ca-certificates; or "
+               "name one for the server with SSL_CERT_FILE. Then start the server again";
+    return NULL;
+}
+
 struct auth_var *auth_job_env(struct ty_arena *a, const char *data_dir, const char *url,
                               size_t *ret_count)
 {
@@ -162,7 +202,7 @@ struct auth_var *auth_job_env(struct ty_arena *a, const char *data_dir, const ch
     v.count = kept;
     const char *bundle = ty_format(a, "%s/client/bundle.pem", data_dir);
     const char *library = ty_format(a, "%s/client/" AUTH_PRELOAD, data_dir);
-    if (access(bundle, R_OK) == 0 && strpbrk(library, " :") == NULL) {
+    if (access(bundle, R_OK) == 0 && path_can_be_preloaded(library)) {
         vars_add(&v, "CURL_CA_BUNDLE", bundle);
         vars_add(&v, "LD_PRELOAD", library);
         except_storage_from_proxy(&v);

@@ -142,7 +142,7 @@ static ty_err properties_write(const struct properties *p, const char *path)
     properties_print(p, &b);
     ty_err err = ty_buf_check(&b, path);
     if (err == TY_OK)
-        err = ty_file_replace(AT_FDCWD, path, ty_buf_str(&b), 0600);
+        err = auth_file_write(path, ty_buf_str(&b), 0600);
     ty_buf_clear(&b);
     return err;
 }
@@ -212,7 +212,7 @@ static ty_err boto_write(struct ty_arena *a, const char *client, const char *url
         "[OAuth2]\nprovider_token_uri = %s/token\n"
         "provider_authorization_uri = %s/auth\n",
         TY_STR_ARG(name), TY_STR_ARG(port), TY_STR_ARG(name), TY_STR_ARG(port), client, url, url);
-    return ty_file_replace(AT_FDCWD, ty_format(a, "%s/boto", client), ty_str_of(text), 0600);
+    return auth_file_write(ty_format(a, "%s/boto", client), ty_str_of(text), 0600);
 }
 
 ty_err auth_gcloud_write(struct ty_arena *a, const char *client_dir, const char *url,

@@ -164,7 +164,7 @@ ty_err auth_key_write(struct ty_arena *a, const char *client_dir, const char *ur
     ty_buf_addz(&b, "\n}\n");
     ty_err err = ty_buf_check(&b, "key.json");
     if (err == TY_OK)
-        err = ty_file_replace(AT_FDCWD, path, ty_buf_str(&b), 0600);
+        err = auth_file_write(path, ty_buf_str(&b), 0600);
     ty_buf_clear(&b);
     return err;
 }

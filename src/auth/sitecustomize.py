@@ -143,10 +143,18 @@ class _Hook:
             pass
 
 
+def _is_ours(folder):
+    """Is it the client/python of a data folder, this one or another?"""
+    folder = os.path.abspath(folder)
+    client = os.path.dirname(folder)
+    return folder == os.path.dirname(os.path.abspath(__file__)) or (
+        folder.endswith("/client/python") and os.path.isfile(client + "/key.json")
+    )
+
+
 def _run_next():
     """The sitecustomize that would have run without us: the user's or the distribution's."""
-    here = os.path.dirname(os.path.abspath(__file__))
-    others = [p for p in sys.path if p and os.path.abspath(p) != here]
+    others = [p for p in sys.path if p and not _is_ours(p)]
     for finder in list(sys.meta_path):
         spec = finder.find_spec("sitecustomize", others) if hasattr(finder, "find_spec") else None
         if spec is not None and spec.loader is not None:
@@ -158,6 +166,9 @@ def _run_next():
             return
 
 
-if _URL:
-    sys.meta_path.insert(0, _Hook)
-_run_next()
+# One of us runs in a process, whatever hands over to another.
+if not hasattr(sys, "_trainyard_runs"):
+    sys._trainyard_runs = True
+    if _URL:
+        sys.meta_path.insert(0, _Hook)
+    _run_next()

@@ -141,7 +141,7 @@ static void files_are_private(void **state)
         assert_int_equal(st.st_mode & 0777, 0600);
     }
     assert_int_equal(stat(ty_format(&y->arena, "%s/client", y->dir), &st), 0);
-    assert_int_equal(st.st_mode & 0777, 0700);
+    assert_int_equal(st.st_mode & 0777, 0711); /* for the library, which containers need */
     assert_str(yard_read(y, "token"), auth_token());
     assert_int_equal(strlen(auth_token()), 64);
 }
@@ -253,6 +253,24 @@ static void env_no_google_host(void **state)
     assert_true(found);
 }
 
+/* A shell that was another yard's before: that one's folder goes, the user's own stay. */
+static void env_replaces_another_yard(void **state)
+{
+    struct yard *y = *state;
+    size_t count;
+    bool found;
+    const char *other = ty_format(&y->arena, "%s/other", y->dir);
+    assert_int_equal(mkdir(other, 0700), 0);
+    assert_ok(auth_client_prepare(other, URL, "p", "r"));
+    const char *before = ty_format(&y->arena, "/mine:%s/client/python:/my/client/python", other);
+    struct auth_var *vars = auth_client_env(&y->arena, y->dir, URL, before, &count);
+    assert_string_equal(value_of(vars, count, "PYTHONPATH", &found),
+                        ty_format(&y->arena, "%s/client/python:/mine:/my/client/python", y->dir));
+    vars = auth_client_env(&y->arena, y->dir, URL, "client/python", &count);
+    assert_string_equal(value_of(vars, count, "PYTHONPATH", &found),
+                        ty_format(&y->arena, "%s/client/python:client/python", y->dir));
+}
+
 /* What a shell does not get: the library and the bundle, and no proxy for Google's storage hosts.
  */
 static void env_of_a_job(void **state)
@@ -352,6 +370,29 @@ static void gcloud_properties_are_set_and_unset(void **state)
     assert_str(auth_gcloud_property(&y->arena, fresh, "ai", "region"), "r");
 }
 
+/* A full disk has no room for the same bytes again. */
+static void prepare_leaves_what_is_the_same(void **state)
+{
+    struct yard *y = *state;
+    static const char *const names[] = {"key.json", "boto", "python/sitecustomize.py",
+                                        "lib/trainyard-gs.so"};
+    struct stat before[TY_COUNT(names)], after;
+    assert_ok(auth_client_prepare(y->dir, URL, "demo", "us-central1"));
+    for (size_t i = 0; i < TY_COUNT(names); i++)
+        assert_int_equal(stat(ty_format(&y->arena, "%s/client/%s", y->dir, names[i]), &before[i]),
+                         0);
+    assert_ok(auth_client_prepare(y->dir, URL, "demo", "us-central1"));
+    for (size_t i = 0; i < TY_COUNT(names); i++) {
+        const char *path = ty_format(&y->arena, "%s/client/%s", y->dir, names[i]);
+        assert_int_equal(stat(path, &after), 0);
+        assert_int_equal(after.st_mtim.tv_nsec, before[i].st_mtim.tv_nsec);
+        assert_int_equal(after.st_mtim.tv_sec, before[i].st_mtim.tv_sec);
+    }
+    yard_write(y, "boto", "theirs");
+    assert_ok(auth_client_prepare(y->dir, URL, "demo", "us-central1"));
+    assert_false(ty_str_is(yard_read(y, "boto"), "theirs"));
+}
+
 static void prepare_names_the_missing_folder(void **state)
 {
     struct yard *y = *state;
@@ -444,11 +485,13 @@ static const struct CMUnitTest tests[] = {
               gcloud_what_a_crash_left_is_no_configuration),
     YARD_TEST("gcloud/properties_are_set_and_unset", gcloud_properties_are_set_and_unset),
     YARD_TEST("env/no_google_host", env_no_google_host),
+    YARD_TEST("env/replaces_another_yard", env_replaces_another_yard),
     YARD_TEST("env/unsets_what_would_lead_away", env_unsets_what_would_lead_away),
     YARD_TEST("shims/are_links_to_this_program", shims_are_links_to_this_program),
     YARD_TEST("replica/token_is_read_back", replica_token_is_read_back),
     YARD_TEST("replica/tampered_is_refused", replica_tampered_is_refused),
     YARD_TEST("secret/is_made_once_and_private", secret_is_made_once_and_private),
+    YARD_TEST("prepare/leaves_what_is_the_same", prepare_leaves_what_is_the_same),
     YARD_TEST("prepare/names_the_missing_folder", prepare_names_the_missing_folder),
 };
 TEST_MAIN("auth", tests)

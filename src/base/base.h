@@ -180,6 +180,8 @@ uint64_t ty_seam_steps(void);
 int64_t ty_now_ns(void);  /* wall clock, since 1970; what people read, never for deadlines */
 int64_t ty_boot_ns(void); /* CLOCK_BOOTTIME; what deadlines use */
 int64_t ty_boot_ms(void);
+/* Wait for a condition at most so long, whatever the wall clock does. False: the time is over. */
+bool ty_cond_wait_ms(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t ms);
 void ty_random(void *ptr, size_t len);
 
 /* Write all bytes (EINTR and short writes handled). TY_RESOURCE_EXHAUSTED on a full disk. */

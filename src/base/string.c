@@ -188,12 +188,16 @@ void ty_buf_addf(struct ty_buf *b, const char *fmt, ...)
     va_list ap, again;
     va_start(ap, fmt);
     va_copy(again, ap);
-    int n = vsnprintf(NULL, 0, fmt, ap);
+    size_t room = b->ptr && !b->full ? b->cap - b->len : 0; /* most often enough, and then once */
+    int n = vsnprintf(room ? b->ptr + b->len : NULL, room, fmt, ap);
     va_end(ap);
-    if (n >= 0 && buf_reserve(b, (size_t)n)) {
+    bool fits = n >= 0 && buf_reserve(b, (size_t)n);
+    if (fits && (size_t)n >= room)
         vsnprintf(b->ptr + b->len, (size_t)n + 1, fmt, again);
+    if (fits)
         b->len += (size_t)n;
-    }
+    else if (room)
+        b->ptr[b->len] = '\0';
     va_end(again);
 }
 

@@ -167,6 +167,13 @@ int64_t ty_boot_ms(void)
     return ty_boot_ns() / 1000000;
 }
 
+bool ty_cond_wait_ms(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t ms)
+{
+    int64_t until_ns = clock_ns(CLOCK_MONOTONIC) + ms * 1000000;
+    struct timespec t = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
+    return pthread_cond_clockwait(cond, lock, CLOCK_MONOTONIC, &t) != ETIMEDOUT;
+}
+
 void ty_random(void *ptr, size_t len)
 {
     char *p = ptr;

@@ -31,5 +31,11 @@
             fail_msg("%s: %s: %s", #call, ty_err_name(err_), ty_err_message());                    \
     } while (0)
 #define assert_err(code, call) assert_string_equal(ty_err_name(call), ty_err_name(code))
+/* This thread's message says these words. */
+#define assert_message(words)                                                                      \
+    do {                                                                                           \
+        if (!strstr(ty_err_message(), (words)))                                                    \
+            fail_msg("the message '%s' does not say '%s'", ty_err_message(), (words));             \
+    } while (0)
 
 #endif

@@ -108,23 +108,37 @@ int cli_run_real(struct cli *c)
     return fail_as_shim(c->arena, c->program, c->argc, c->argv);
 }
 
+static bool is_group(const char *words)
+{
+    struct ty_buf b;
+    ty_buf_init(&b, 1 << 16);
+    bool group = cli_group_help(ty_str_of(words), &b);
+    ty_buf_clear(&b);
+    return group;
+}
+
 /* "ai custom-jobs creat", "confg list", "custom-jobs list", "describe": the command that was meant,
  * perhaps, by all words that may belong to one. */
 static int fail_mistyped(struct ty_arena *a, int argc, char **argv)
 {
     const char *given = "", *near = NULL;
     struct ty_buf group;
+    ty_buf_init(&group, 1 << 16);
     for (int i = 0, count = 0; i < argc && count < 3 && near == NULL; i++) {
         if (argv[i][0] == '-')
             continue;
         given = ty_format(a, "%s%s%s", given, count++ > 0 ? " " : "", argv[i]);
-        near = cli_command_near(a, ty_str_of(given));
+        if (is_group(given)) { /* the innermost one is shown */
+            group.len = 0;
+            cli_group_help(ty_str_of(given), &group);
+        } else {
+            near = cli_command_near(a, ty_str_of(given));
+        }
     }
     fprintf(stderr, "ERROR: (trainyard) Invalid choice: '%s'.%s%s\n",
             cli_text_for(a, STDERR_FILENO, given),
             near != NULL ? " Did you mean this? trainyard " : "", near != NULL ? near : "");
-    ty_buf_init(&group, 1 << 16);
-    if (argc > 1 && cli_group_help(ty_str_of(argv[0]), &group))
+    if (group.len > 0)
         return show(&group, stderr, CLI_USAGE);
     fputs("'trainyard help' lists the commands.\n", stderr);
     return CLI_USAGE;

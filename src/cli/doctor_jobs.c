@@ -3,9 +3,12 @@
  * note. */
 #include "cli/doctor_int.h"
 
+#include "auth/auth.h"
 #include "container/container.h"
 #include "exec/exec.h"
 #include "python/python.h"
+
+#include <dirent.h>
 
 void doctor_gcs(struct doctor *d)
 {
@@ -16,6 +19,66 @@ void doctor_gcs(struct doctor *d)
         doctor_found(d, DOCTOR_NOTE, "/gcs",
                      "%s: jobs on image 'host' and with Python packages have no /gcs/BUCKET; "
                      "gs://BUCKET works",
+                     why);
+}
+
+/* Is there a bucket of that name? Other answers than 404 are no finding of this row. */
+static bool bucket_is_missing(struct doctor *d, const char *name)
+{
+    struct ty_arena *a = d->c->arena;
+    json_t *reply = NULL;
+    ty_err err = cli_call(d->c, HTTP_GET, ty_format(a, "/storage/v1/b/%s?fields=name", name),
+                          TY_STR(""), 2000, &reply);
+    json_decref(reply);
+    return err == TY_NOT_FOUND;
+}
+
+static bool is_plain_name(const char *name)
+{
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    return name[0] != '.' && strspn(name, letters) == strlen(name);
+}
+
+/* Folders of buckets/ that are no buckets: a job wrote to /gcs/NAME before there was one. */
+void doctor_buckets(struct doctor *d)
+{
+    enum { LOOKED_AT = 1000, NAMED = 10 };
+    struct ty_arena *a = d->c->arena;
+    const char *path = ty_format(a, "%s/buckets", d->c->data_dir), *names = "";
+    int looked = 0, strays = 0;
+    DIR *dir = d->server_answers ? opendir(path) : NULL;
+    for (struct dirent *e; dir != NULL && looked < LOOKED_AT && (e = readdir(dir)) != NULL;) {
+        struct stat st;
+        if (!is_plain_name(e->d_name) ||
+            fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(st.st_mode))
+            continue;
+        looked++;
+        if (bucket_is_missing(d, e->d_name) && ++strays <= NAMED)
+            names = ty_format(a, "%s%s%s", names, strays > 1 ? ", " : "", e->d_name);
+    }
+    if (dir != NULL)
+        closedir(dir);
+    if (strays > 0)
+        doctor_found(d, DOCTOR_NOTE, "buckets",
+                     "%d folders of %s are no buckets, so gs:// does not have them: %s%s. A job "
+                     "wrote to /gcs/NAME while there was no bucket NAME: 'trainyard storage "
+                     "buckets create gs://NAME' makes it one, with its files",
+                     strays, path, names, strays > NAMED ? ", ..." : "");
+    else if (looked > 0)
+        doctor_found(d, DOCTOR_GOOD, "buckets", "each folder of %s is a bucket", path);
+}
+
+/* Only TensorFlow's own file system needs it: /gcs and Google's clients do without. */
+void doctor_tensorflow(struct doctor *d)
+{
+    const char *why = auth_gs_off(d->c->arena, d->c->data_dir);
+    if (!why)
+        doctor_found(d, DOCTOR_GOOD, "gs://", "TensorFlow in jobs reads and writes gs://BUCKET");
+    else
+        doctor_found(d, DOCTOR_NOTE, "gs://",
+                     "TensorFlow in jobs cannot use gs://BUCKET (/gcs/BUCKET and "
+                     "google-cloud-storage work): %s",
                      why);
 }
 

@@ -116,6 +116,34 @@ static bool has_letters(const struct cli_command *cmd)
     return false;
 }
 
+/* gsutil's letters that gcloud's commands do not have: what they are called here. */
+static const char *letter_hint(const struct cli_command *cmd, char letter)
+{
+    static const struct {
+        const char *command;
+        char letter;
+        const char *flag;
+    } hints[] = {
+        {"storage rsync", 'd', "--delete-unmatched-destination-objects"},
+        {"storage rsync", 'C', "--continue-on-error"},
+        {"storage rsync", 'e', "--ignore-symlinks"},
+        {"storage cp", 'e', "--ignore-symlinks"},
+        {"storage rm", 'f', "--continue-on-error"},
+        {"storage buckets delete", 'f', "--continue-on-error"},
+    };
+    for (size_t i = 0; i < TY_COUNT(hints); i++)
+        if (hints[i].letter == letter && strcmp(hints[i].command, cmd->words) == 0)
+            return hints[i].flag;
+    return NULL;
+}
+
+static ty_err unknown_letter(struct ty_arena *a, const struct cli_command *cmd, char letter)
+{
+    const char *flag = letter_hint(cmd, letter);
+    return ty_fail(TY_INVALID_ARGUMENT, "unrecognized arguments: -%c%s", letter,
+                   flag != NULL ? ty_format(a, " (gsutil's -%c is %s here)", letter, flag) : "");
+}
+
 /* "-rn", "-z txt", "-ztxt" at argv[*i]; moves *i to its last word. */
 static ty_err letters_parse(struct ty_arena *a, const struct cli_command *cmd, int argc,
                             char **argv, int *i, struct cli_args *args)
@@ -125,7 +153,7 @@ static ty_err letters_parse(struct ty_arena *a, const struct cli_command *cmd, i
         if (f == NULL && *p == 'q')
             f = cli_flag_find(cmd, TY_STR("quiet"));
         if (f == NULL)
-            return ty_fail(TY_INVALID_ARGUMENT, "unrecognized arguments: -%c", *p);
+            return unknown_letter(a, cmd, *p);
         if (f->kind == CLI_BOOL) {
             args_add(a, args, f, TY_STR("true"));
             continue;

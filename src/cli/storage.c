@@ -29,6 +29,7 @@ static const struct {
     ON("rm", "r", recursive),
     ON("ls", "r", recursive),
     ON("rsync", "r", recursive),
+    ON("setmeta", "r", recursive),
     ON("du", "r", human),
     TEXT("cat", "r", range),
     ON(NULL, "no-clobber", no_clobber),
@@ -85,6 +86,10 @@ static const struct {
     TEXT(NULL, "default-storage-class", storage_class),
     TEXT(NULL, "storage-class", storage_class),
     TEXT("cp", "s", storage_class),
+    ON(NULL, "print-created-message", print_created),
+    ON(NULL, "v", print_created),
+    TEXT(NULL, "if-generation-match", if_generation),
+    TEXT(NULL, "if-metageneration-match", if_metageneration),
 #undef ON
 #undef TEXT
 };
@@ -108,18 +113,23 @@ static void options_fill(struct cli *c, const char *command, struct storage_opti
     o->json |= cli_arg_given(&c->args, "format") && strcmp(command, "ls") == 0;
 }
 
-/* --custom-metadata=a=b as the header that gsutil would be given. */
-static ty_err metadata_fill(struct cli *c, struct storage_options *o)
+/* --custom-metadata=a=b, and setmeta's others, as the headers that gsutil would be given. */
+static ty_err metadata_fill(struct cli *c, const char *command, struct storage_options *o)
 {
+    static const char *const names[] = {"content-type", "cache-control", "content-encoding"};
     struct cli_item *items = NULL;
-    if (!cli_arg_given(&c->args, "custom-metadata"))
-        return TY_OK;
-    ty_err err =
-        cli_dict_split(c->arena, "custom-metadata", cli_arg(&c->args, "custom-metadata"), &items);
+    ty_err err = TY_OK;
+    if (cli_arg_given(&c->args, "custom-metadata"))
+        err = cli_dict_split(c->arena, "custom-metadata", cli_arg(&c->args, "custom-metadata"),
+                             &items);
     for (struct cli_item *i = items; i != NULL && err == TY_OK; i = i->next)
         o->header_count++;
-    o->headers = ty_new_array(c->arena, const char *, o->header_count + 1);
+    o->headers = ty_new_array(c->arena, const char *, o->header_count + TY_COUNT(names) + 1);
     o->header_count = 0;
+    for (size_t i = 0; i < TY_COUNT(names) && strcmp(command, "setmeta") == 0; i++)
+        if (cli_arg_given(&c->args, names[i]))
+            o->headers[o->header_count++] = ty_format(c->arena, "%s:" TY_STR_FMT, names[i],
+                                                      TY_STR_ARG(cli_arg(&c->args, names[i])));
     for (struct cli_item *i = items; i != NULL && err == TY_OK; i = i->next)
         o->headers[o->header_count++] =
             ty_format(c->arena, "x-goog-meta-" TY_STR_FMT ":" TY_STR_FMT, TY_STR_ARG(i->key),
@@ -157,18 +167,31 @@ static ty_err storage_open(struct cli *c, struct storage *s)
     return TY_OK;
 }
 
+/* gsutil's words for what gcloud calls otherwise. */
+static const char *true_name(const char *name)
+{
+    static const struct {
+        const char *word, *name;
+    } words[] = {
+        {"mb", "buckets create"}, {"rb", "buckets delete"}, {"compose", "objects compose"}};
+    for (size_t i = 0; i < TY_COUNT(words); i++)
+        if (strcmp(name, words[i].word) == 0)
+            return words[i].name;
+    return name;
+}
+
 int cli_storage(struct cli *c)
 {
     struct storage s;
     struct storage_options o = {0};
-    const char *name = strchr(c->command->words, ' ') + 1;
+    const char *name = true_name(strchr(c->command->words, ' ') + 1);
     const struct storage_command *command = storage_command_find(name);
     ty_assert(command != NULL);
     ty_err err = storage_open(c, &s);
     if (err != TY_OK)
         return cli_fail(c, err);
     options_fill(c, name, &o);
-    if (metadata_fill(c, &o) != TY_OK)
+    if (metadata_fill(c, name, &o) != TY_OK)
         return cli_fail_usage(c);
     return storage_run(&s, command, &o, c->args.words, c->args.word_count);
 }

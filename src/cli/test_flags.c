@@ -182,7 +182,7 @@ static void commands_help_and_parser_agree(void **state)
             assert_true(cli_arg_given(&args, f->name));
         }
         for (const char *p = help.ptr; (p = strstr(p, "--")) != NULL; p++) {
-            size_t n = strspn(p + 2, "abcdefghijklmnopqrstuvwxyz0123456789-"), no = 3;
+            size_t n = strspn(p + 2, "abcdefghijklmnopqrstuvwxyz0123456789-_"), no = 3;
             no = strncmp(p + 2, "no-", no) == 0 ? no : 0;
             if (n > 0 && cli_flag_find(cmd, (ty_str){p + 2, n}) == NULL &&
                 cli_flag_find(cmd, (ty_str){p + 2 + no, n - no}) == NULL)

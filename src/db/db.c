@@ -155,6 +155,11 @@ ty_err db_read(struct db *db, db_fn fn, void *arg)
     return err;
 }
 
+uint64_t db_epoch(const struct db *db)
+{
+    return db->epoch;
+}
+
 void db_stats(struct db *db, struct db_stats *ret_stats)
 {
     pthread_mutex_lock(&db->lock);

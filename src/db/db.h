@@ -35,6 +35,11 @@ TY_NODISCARD ty_err db_write(struct db *db, db_fn fn, void *arg);
 /* Run fn with a reader connection: it sees every write that has returned. */
 TY_NODISCARD ty_err db_read(struct db *db, db_fn fn, void *arg);
 
+/* A number that stays the same while the file does: what a db_read begun after it was taken has
+ * seen holds for as long as it has not changed. Odd: a commit is under way, and nothing can be
+ * said. No I/O, no lock. */
+uint64_t db_epoch(const struct db *db);
+
 /* ---- a file that another process may be serving; any process, any thread (copy.c) ---- */
 
 /* A copy of one moment of `from` as a new file `to` (0600), whoever writes to `from` meanwhile. */

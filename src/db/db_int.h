@@ -48,6 +48,7 @@ struct db {
     pthread_t thread;
     bool thread_runs;
     int wal_pages, checkpoint_at; /* the writer thread's */
+    _Atomic uint64_t epoch;       /* odd during a commit */
 
     pthread_mutex_t lock; /* everything below; never held across I/O */
     pthread_cond_t work;

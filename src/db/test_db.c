@@ -422,6 +422,22 @@ static void writer_log_stays_small(void **state)
     fixture_close(&f);
 }
 
+static void writer_epoch_tells_of_commits(void **state)
+{
+    (void)state;
+    struct fixture f;
+    int64_t count = 0;
+    fixture_open(&f);
+    uint64_t first = db_epoch(f.db);
+    assert_int_equal(first % 2, 0);
+    assert_ok(db_read(f.db, count_fn, &count));
+    assert_int_equal(db_epoch(f.db), first);
+    assert_ok(put(f.db, 1, "one"));
+    uint64_t second = db_epoch(f.db);
+    assert_true(second != first && second % 2 == 0);
+    fixture_close(&f);
+}
+
 /* ---- reading ---- */
 
 struct moment {
@@ -620,6 +636,7 @@ static const struct CMUnitTest tests[] = {
     TEST("writer/full_inside_a_closure_fails_the_group",
          writer_full_inside_a_closure_fails_the_group),
     TEST("writer/log_stays_small", writer_log_stays_small),
+    TEST("writer/epoch_tells_of_commits", writer_epoch_tells_of_commits),
     TEST("reader/sees_one_moment", reader_sees_one_moment),
     TEST("reader/cannot_write", reader_cannot_write),
     TEST("reader/pool_serves_more_threads_than_it_has",

@@ -52,10 +52,13 @@ static void run_group(struct db *db, struct db_request *group)
     ty_err err = conn_exec(c, "BEGIN IMMEDIATE");
     for (struct db_request *r = group; r && err == TY_OK; r = r->next)
         err = run_one(c, r);
-    if (err == TY_OK)
+    if (err == TY_OK) {
+        db->epoch++; /* readers see the new rows at some moment in between */
         err = conn_commit(c);
-    else
+        db->epoch++;
+    } else {
         conn_rollback(c);
+    }
     conn_reset(c);
     if (err == TY_OK)
         return;

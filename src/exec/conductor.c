@@ -637,6 +637,8 @@ static int conductor_end(struct conductor *c)
     if (!container_sweep(c->data_dir, c->job_id, c->attempt, SWEEP_MS))
         ty_buf_addz(&c->message, " A container of this job may still be there: the engine did not "
                                  "remove it.");
+    if (plan_output_clear(&c->plan) != TY_OK)
+        log_warn("conductor.output", "job=%" PRId64 " error='%s'", c->job_id, ty_err_message());
     bool done = write_end(c);
     peers_tell(c, 'j');
     unlinkat(c->dirfd, "ctl", 0);

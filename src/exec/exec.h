@@ -96,6 +96,13 @@ int64_t exec_timeout_ms(const struct ty_config *config, const json_t *spec);
  * a bucket, also those that replicas other than the chief have in the model's place. The message
  * names the field. */
 TY_NODISCARD ty_err exec_output_make(struct ty_arena *a, const char *data_dir, const json_t *spec);
+/* Where the job's model goes, "gs://BUCKET/…/model/", if that is in a bucket; else NULL. There only
+ * the chief may write, and everybody below EXEC_WORKER_MODEL*. */
+char *exec_model_uri(struct ty_arena *a, const json_t *spec);
+#define EXEC_WORKER_MODEL "workertemp_"
+/* Remove the folders that replicas other than the chief had in the model's place. The conductor has
+ * done so, unless it was killed. */
+TY_NODISCARD ty_err exec_output_clear(const char *data_dir, int64_t job_id, int attempt);
 const char *exec_task_type(int pool); /* 0 chief, 1 worker, 2 ps, 3 evaluator */
 /* What TF_CONFIG calls the first replica of a job with this trainingInput: "chief" for runtimes
  * from 2.1 on or where useChiefInTfConfig asks for it, else "master". */
@@ -191,6 +198,18 @@ TY_NODISCARD ty_err exec_yard_id_make(const char *data_dir);
 /* How replicas are held together here: "pid-namespace", "user-namespace" or "sweep". For doctor and
  * the log. */
 const char *exec_isolation(void);
+
+/* ---- whose process ---- */
+
+/* A replica of an attempt. */
+struct exec_owner {
+    int64_t job_id;
+    int attempt, pool, index;
+};
+/* Whose is the process `pid` or, where that is 0, a process that holds the socket `inode`? By the
+ * marks in its environment (owner.c). False: no replica's of this yard. Looks at every process of
+ * the machine, some milliseconds. */
+bool exec_owner_find(const char *data_dir, uint64_t inode, pid_t pid, struct exec_owner *ret_owner);
 
 /* Do replicas that are not in containers have /gcs? If not, *ret_why says why. For doctor. */
 bool exec_gcs_works(struct ty_arena *a, const char **ret_why);

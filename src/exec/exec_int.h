@@ -171,6 +171,11 @@ void replica_reap(struct replica *r, const struct replica_setup *setup);
 /* SIGTERM or SIGKILL to the whole tree. */
 void replica_signal(struct replica *r, const struct replica_setup *setup, int sig);
 
+/* ---- the output (plan.c) ---- */
+
+/* Remove what a plan mounts in the place of the model's folder. */
+TY_NODISCARD ty_err plan_output_clear(const struct exec_plan *plan);
+
 /* ---- a root with /gcs (root.c) ---- */
 
 /* In a mount namespace of its own, whose mounts spread to no other: make a new root that has all of
@@ -182,6 +187,8 @@ int root_enter(const struct container_mount *mounts, size_t count);
 
 /* What every process of an attempt has in its environment: TRAINYARD_ATTEMPT=JOB/ATTEMPT/YARD. */
 char *attempt_mark(struct ty_arena *a, const char *data_dir, int64_t job_id, int attempt);
+/* The environment of a process as it was started, NUL-ended items; empty when it cannot be read. */
+void environ_read(const char *pid, struct ty_buf *out);
 /* Signal all processes with the mark (of one replica, unless it is NULL). Returns how many there
  * were. */
 int sweep_signal(const char *mark, const struct exec_replica *replica, int sig);

@@ -194,7 +194,13 @@ static const char *output_path(struct ty_arena *a, const char *data_dir, ty_str 
 /* What replica number `rank` has for the model's folder; the chief, number 0, has the folder. */
 static char *worker_model(struct ty_arena *a, const char *output, size_t rank)
 {
-    return ty_format(a, "%s/model/workertemp_%zu", output, rank);
+    return ty_format(a, "%s/model/" EXEC_WORKER_MODEL "%zu", output, rank);
+}
+
+char *exec_model_uri(struct ty_arena *a, const json_t *spec)
+{
+    ty_str output = output_folder(spec);
+    return output_is_bucket(output) ? ty_format(a, TY_STR_FMT "/model/", TY_STR_ARG(output)) : NULL;
 }
 
 /* A bucket that is not there any more must not come back as a folder. */
@@ -224,6 +230,60 @@ ty_err exec_output_make(struct ty_arena *a, const char *data_dir, const json_t *
     return err == TY_OK ? TY_OK : ty_wrap(err, "jobSpec.baseOutputDirectory.outputUriPrefix");
 }
 
+static ty_err mounts_clear(const struct container_mount *mounts, size_t count)
+{
+    ty_err err = TY_OK;
+    for (size_t i = 0; i < count && err == TY_OK; i++)
+        if (ty_str_starts(ty_str_of(mounts[i].to), TY_STR("/gcs/")))
+            err = ty_remove_tree(AT_FDCWD, mounts[i].from);
+    return err;
+}
+
+ty_err plan_output_clear(const struct exec_plan *plan)
+{
+    ty_err err = TY_OK;
+    for (size_t i = 0; i < plan->replica_count && err == TY_OK; i++) {
+        const struct exec_replica *r = &plan->replicas[i];
+        err = r->container ? mounts_clear(r->container->mounts, r->container->mount_count)
+                           : mounts_clear(r->mounts, r->mount_count);
+    }
+    return err;
+}
+
+ty_err exec_output_clear(const char *data_dir, int64_t job_id, int attempt)
+{
+    struct ty_arena a = {0};
+    struct exec_plan plan;
+    int dirfd = -1;
+    ty_err err = attempt_open(data_dir, job_id, attempt, &dirfd);
+    if (err == TY_OK)
+        err = spec_read(&a, dirfd, &plan);
+    if (err == TY_OK)
+        err = plan_output_clear(&plan);
+    if (dirfd >= 0)
+        close(dirfd);
+    ty_arena_clear(&a);
+    return err == TY_NOT_FOUND ? TY_OK : err; /* never planned, or gone */
+}
+
+/* The server's PATH with the folder of its own binary before it: `trainyard` is the one that runs.
+ */
+static char *own_path(struct ty_arena *a)
+{
+    char self[PATH_MAX];
+    const char *path = getenv("PATH");
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    path = path && *path ? path : "/usr/bin:/bin";
+    self[n > 0 ? n : 0] = '\0';
+    char *slash = strrchr(self, '/');
+    if (slash == NULL || slash == self)
+        return ty_format(a, "%s", path);
+    *slash = '\0';
+    size_t length = strlen(self);
+    bool first = strncmp(path, self, length) == 0 && (path[length] == ':' || path[length] == '\0');
+    return first ? ty_format(a, "%s", path) : ty_format(a, "%s:%s", self, path);
+}
+
 /* What all replicas of the job have in common; `host`: with the server's own environment. */
 static struct env env_base(struct ty_arena *a, const struct exec_job *job, bool host)
 {
@@ -234,6 +294,8 @@ static struct env env_base(struct ty_arena *a, const struct exec_job *job, bool 
         /* The plan is JSON, so a variable that is not UTF-8 cannot pass. */
         if (!env_is_private(ty_str_of(*item)) && ty_utf8_valid(ty_str_of(*item)))
             env_put(&e, ty_cstr(a, ty_str_of(*item)));
+    if (host)
+        env_put(&e, ty_format(a, "PATH=%s", own_path(a)));
     env_put(&e, ty_format(a, "PYTHONUNBUFFERED=1")); /* prints arrive when they are printed */
     for (const char *const *item = job->client_env; item && *item; item++)
         if (!env_same_name(*item, ty_str_of(preload_name)))
@@ -283,9 +345,8 @@ static char *python_folder(struct ty_arena *a, const struct exec_job *job, int p
 /* As `activate` does it: programs that a trainer starts by name come from its environment. */
 static void env_add_python(struct env *e, const char *folder)
 {
-    const char *path = getenv("PATH");
     env_put(e, ty_format(e->a, "VIRTUAL_ENV=%s", folder));
-    env_put(e, ty_format(e->a, "PATH=%s/bin:%s", folder, path ? path : "/usr/bin:/bin"));
+    env_put(e, ty_format(e->a, "PATH=%s/bin:%s", folder, own_path(e->a)));
 }
 
 static ty_err env_add_user(struct env *e, const json_t *pool_spec, int pool)

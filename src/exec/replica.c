@@ -299,11 +299,7 @@ static _Noreturn void init_watch(const struct init *in, pid_t command)
  */
 static void init_mount(struct init *in)
 {
-    char link[64];
     int err_no = 0;
-    snprintf(link, sizeof link, "/proc/self/fd/%d", in->folder_fd);
-    ssize_t n = readlink(link, in->folder, sizeof in->folder - 1);
-    in->folder[n > 0 ? n : 0] = '\0';
     if (in->how == ISOLATION_SWEEP || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) != 0)
         err_no = EPERM;
     if (err_no == 0) {
@@ -444,6 +440,16 @@ static void make_group(struct replica *r, const struct replica_setup *setup, str
         setup->processes > 0 && !r->cgroup.processes_limited && process_count_is_ours();
 }
 
+/* Asked here, not in the new mount namespace: there a descriptor's path begins at the machine's
+ * root, which is not ours in a chroot. */
+static void name_folder(struct init *in)
+{
+    char link[64];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", in->folder_fd);
+    ssize_t n = readlink(link, in->folder, sizeof in->folder - 1);
+    in->folder[n > 0 ? n : 0] = '\0';
+}
+
 ty_err replica_start(struct replica *r, const struct replica_setup *setup)
 {
     int status[2] = {-1, -1}, pipes[STREAM_COUNT][2] = {{-1, -1}, {-1, -1}};
@@ -466,6 +472,7 @@ ty_err replica_start(struct replica *r, const struct replica_setup *setup)
             .out_fd = {pipes[STREAM_OUT][1], pipes[STREAM_ERR][1]},
             .doors = {.folder = -1},
         };
+        name_folder(&in);
         make_group(r, setup, &in);
         err = clone_init(&in, &pidfd, &pid);
         cgroup_doors_close(&in.doors);

@@ -31,7 +31,7 @@ static bool has_variable(const struct ty_buf *variables, const char *wanted)
     return false;
 }
 
-static void read_environ(const char *pid, struct ty_buf *out)
+void environ_read(const char *pid, struct ty_buf *out)
 {
     char path[64], part[16384];
     snprintf(path, sizeof path, "/proc/%.20s/environ", pid);
@@ -55,7 +55,7 @@ static bool signal_one(const char *pid, const char *attempt, const char *replica
     int pidfd = (int)syscall(SYS_pidfd_open, (pid_t)number, 0);
     if (pidfd < 0)
         return false;
-    read_environ(pid, variables);
+    environ_read(pid, variables);
     bool ours = variables->len > 0 && has_variable(variables, attempt) &&
                 (!replica || has_variable(variables, replica));
     if (ours)

@@ -570,6 +570,11 @@ static void python_packages_are_prepared(void **state)
     assert_string_equal(get_env(r, "A"), "1");
     assert_string_equal(get_env(r, "VIRTUAL_ENV"), "/data/jobs/17/2/python-1");
     assert_memory_equal(get_env(r, "PATH"), "/data/jobs/17/2/python-1/bin:", 29);
+    char self[PATH_MAX] = "";
+    assert_true(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
+    *strrchr(self, '/') = '\0'; /* our own binary comes next, and first where there is no Python */
+    assert_memory_equal(get_env(r, "PATH") + 29, self, strlen(self));
+    assert_memory_equal(get_env(&plan.replicas[0], "PATH"), self, strlen(self));
     static const char *const wanted[] = {
         "/proc/self/exe",
         "prepare",

@@ -10,7 +10,7 @@ static ty_err bucket_answer(struct http_request *req, struct http_response *res,
     if (err != TY_OK)
         return answer_with(req, res, err);
     bucket_json(&res->body, link_base(req), b);
-    return TY_OK;
+    return answer_with(req, res, fields_apply(req, res));
 }
 
 /* ---- insert, get, list, delete ---- */
@@ -97,7 +97,7 @@ ty_err bucket_list(struct http_request *req, struct http_response *res, void *ct
     if (more && count > 0)
         member_str(&res->body, "nextPageToken", buckets[count - 1].name);
     ty_buf_addc(&res->body, '}');
-    return TY_OK;
+    return answer_with(req, res, fields_apply(req, res));
 }
 
 ty_err bucket_delete(struct http_request *req, struct http_response *res, void *ctx)

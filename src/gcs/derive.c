@@ -46,6 +46,8 @@ static ty_err copy(struct http_request *req, struct gcs *g, struct object *ret_o
     struct derivation d;
     ty_err err = derivation_parse(req, req->capture[2], req->capture[3], &d);
     if (err == TY_OK)
+        err = change_check(g, req, d.target.bucket, d.target.name);
+    if (err == TY_OK)
         err = objects_copy(g->objects, req->arena, d.source, &d.source_conditions, &d.target,
                            ret_object);
     return err;
@@ -82,6 +84,10 @@ ty_err object_move(struct http_request *req, struct http_response *res, void *ct
     struct object object = {0};
     ty_err err = derivation_parse(req, req->capture[0], req->capture[2], &d);
     if (err == TY_OK)
+        err = change_check(g, req, d.source.bucket, d.source.name);
+    if (err == TY_OK)
+        err = change_check(g, req, d.target.bucket, d.target.name);
+    if (err == TY_OK)
         err = objects_move(g->objects, req->arena, d.source, &d.source_conditions, &d.target,
                            &object);
     if (err == TY_OK)
@@ -101,6 +107,8 @@ ty_err object_restore(struct http_request *req, struct http_response *res, void 
     if (err == TY_OK)
         err = conditions_parse(req, "", &c);
     ref.soft_deleted = true;
+    if (err == TY_OK)
+        err = change_check(g, req, ref.bucket, ref.name);
     if (err == TY_OK)
         err = objects_restore(g->objects, req->arena, ref, &c, &object);
     if (err == TY_OK)
@@ -176,6 +184,8 @@ static ty_err compose(struct http_request *req, struct gcs *g, const json_t *in,
     if (err == TY_OK && destination)
         err = settings_apply(req->arena, destination, &settings);
     struct object_target target = {req->capture[0], req->capture[1], &c, &settings};
+    if (err == TY_OK)
+        err = change_check(g, req, target.bucket, target.name);
     if (err == TY_OK)
         err = objects_compose(g->objects, req->arena, &target, parts, count, NULL, ret_object);
     return err;

@@ -1,7 +1,9 @@
 /* download.c -- an object's bytes: whole, a range, or unzipped on the way.
  *
- * A small one is read here, on the worker. A larger one is a source: what the kernel has in memory
- * is copied on the event loop (RWF_NOWAIT), the rest is read by workers. Before the last bytes are
+ * A small one is read here, on the worker, or if nothing has to be waited for (download_now) on the
+ * event loop. A larger one is a source: what the kernel has in memory
+ * is copied on the event loop (RWF_NOWAIT), the rest is read by workers; of a large one the kernel
+ * sends all but the last bytes by itself. Before the last bytes are
  * handed over the file is asked whether somebody has written into it; if so the connection ends
  * early, so that no client takes a mixture for the object.
  *
@@ -9,8 +11,10 @@
  * takes gzip, unless its cacheControl says no-transform; ranges are then passed over, as there. */
 #include "gcs/gcs_int.h"
 
+#include <linux/magic.h>
 #include <strings.h>
 #include <sys/uio.h>
+#include <sys/vfs.h>
 #include <zlib.h>
 
 /* ---- plain bytes ---- */
@@ -22,6 +26,13 @@ struct file_source {
     int64_t size;  /* of the answer */
 };
 
+/* tmpfs knows no RWF_NOWAIT; what it has is in memory. */
+static bool never_waits(int fd)
+{
+    struct statfs st;
+    return fstatfs(fd, &st) == 0 && st.f_type == TMPFS_MAGIC;
+}
+
 static ssize_t read_at(int fd, char *buf, size_t n, int64_t at, bool wait)
 {
     struct iovec v = {buf, n};
@@ -29,6 +40,8 @@ static ssize_t read_at(int fd, char *buf, size_t n, int64_t at, bool wait)
     do
         got = preadv2(fd, &v, 1, at, wait ? 0 : RWF_NOWAIT);
     while (got < 0 && errno == EINTR);
+    if (got < 0 && errno == EOPNOTSUPP && !wait && never_waits(fd))
+        return read_at(fd, buf, n, at, true);
     return got;
 }
 
@@ -47,6 +60,12 @@ static int64_t file_read(void *arg, int64_t offset, char *buf, size_t max, bool 
     if (offset + got == f->size && !objects_unchanged(&f->object, f->fd))
         return HTTP_SOURCE_FAILED;
     return got;
+}
+
+static bool file_same(void *arg)
+{
+    struct file_source *f = arg;
+    return objects_unchanged(&f->object, f->fd);
 }
 
 static void file_close(void *arg)
@@ -236,22 +255,29 @@ static ty_err etag_check(const struct http_request *req, ty_str etag)
 
 /* ---- the answer ---- */
 
-/* The bytes first..last; closes fd, now or when they are sent. */
+/* The bytes first..last; closes fd, at once or when they are sent. Without `wait` none are read
+ * that are not in memory: TY_UNAVAILABLE. */
 static ty_err answer_bytes(struct http_request *req, struct http_response *res,
-                           const struct object *object, int fd, int64_t first, int64_t last)
+                           const struct object *object, int fd, bool wait, int64_t first,
+                           int64_t last)
 {
     struct file_source *f = ty_new(req->arena, struct file_source);
     *f =
         (struct file_source){.fd = fd, .object = *object, .first = first, .size = last - first + 1};
     if (f->size > GCS_SMALL_BYTES || req->method == HTTP_HEAD) {
         posix_fadvise(fd, first, f->size, POSIX_FADV_SEQUENTIAL);
-        res->source =
-            (struct http_source){.size = f->size, .read = file_read, .close = file_close, .arg = f};
+        res->source = (struct http_source){.size = f->size,
+                                           .read = file_read,
+                                           .close = file_close,
+                                           .arg = f,
+                                           .same = file_same,
+                                           .file = fd,
+                                           .file_first = first};
         return TY_OK;
     }
     char buf[8192];
     int64_t n = 0;
-    for (int64_t at = 0; (n = file_read(f, at, buf, sizeof buf, true)) > 0; at += n)
+    for (int64_t at = 0; (n = file_read(f, at, buf, sizeof buf, wait)) > 0; at += n)
         ty_buf_add(&res->body, buf, (size_t)n);
     close(fd);
     return n == 0 ? TY_OK
@@ -260,7 +286,7 @@ static ty_err answer_bytes(struct http_request *req, struct http_response *res,
 }
 
 static ty_err answer_range(struct http_request *req, struct http_response *res,
-                           const struct object *object, int fd)
+                           const struct object *object, int fd, bool wait)
 {
     int64_t first = 0, last = object->size - 1;
     switch (range_parse(http_header(req, "Range"), object->size, &first, &last)) {
@@ -283,33 +309,57 @@ static ty_err answer_range(struct http_request *req, struct http_response *res,
         break;
     }
     add_text(req, res, "Content-Encoding", object->settings.content_encoding);
-    return answer_bytes(req, res, object, fd, first, last);
+    return answer_bytes(req, res, object, fd, wait, first, last);
+}
+
+/* Closes fd, at once or when all is sent. */
+static ty_err download_opened(struct http_request *req, struct http_response *res,
+                              const struct object *object, int fd, bool wait)
+{
+    struct ty_buf text;
+    ty_buf_init(&text, 128);
+    object_etag(&text, object);
+    ty_str etag = ty_str_dup(req->arena, ty_buf_str(&text));
+    ty_buf_clear(&text);
+    ty_err err = etag_check(req, etag);
+    if (err != TY_OK) {
+        close(fd);
+        return err;
+    }
+    add_headers(req, res, object, etag);
+    if (is_gzip(object, fd) && !takes_gzip(req) && !no_transform(object))
+        return answer_gunzipped(req, res, object, fd);
+    return answer_range(req, res, object, fd, wait);
 }
 
 ty_err download(struct http_request *req, struct http_response *res, struct gcs *g,
                 struct object_ref ref, const struct object_conditions *conditions)
 {
     struct object object;
-    struct ty_buf text;
     int fd;
     ty_err err = objects_read(g->objects, req->arena, ref, conditions, &object, &fd);
-    if (err != TY_OK)
-        return err;
-    ty_buf_init(&text, 128);
-    object_etag(&text, &object);
-    ty_str etag = ty_str_dup(req->arena, ty_buf_str(&text));
-    ty_buf_clear(&text);
-    err = etag_check(req, etag);
-    if (err != TY_OK) {
+    return err == TY_OK ? download_opened(req, res, &object, fd, true) : err;
+}
+
+bool download_now(struct http_request *req, struct http_response *res, void *ctx)
+{
+    struct gcs *g = ctx;
+    struct object_conditions c;
+    struct object_ref ref;
+    struct object object;
+    int fd;
+    http_handler handler = req->route->handler;
+    bool media = handler == object_download ||
+                 (handler == object_get && ty_str_is(http_query(req, "alt"), "media"));
+    if (!media || encryption_refuse(req) != TY_OK || ref_parse(req, &ref) != TY_OK ||
+        conditions_parse(req, "", &c) != TY_OK ||
+        !objects_read_now(g->objects, req->arena, ref, &c, &object, &fd))
+        return false;
+    if (object.settings.content_encoding.len > 0) { /* to find out whether it is, is to read */
         close(fd);
-        return err;
+        return false;
     }
-    add_headers(req, res, &object, etag);
-    if (is_gzip(&object, fd) && !takes_gzip(req) && !no_transform(&object))
-        err = answer_gunzipped(req, res, &object, fd);
-    else
-        err = answer_range(req, res, &object, fd);
-    return err;
+    return download_opened(req, res, &object, fd, false) == TY_OK;
 }
 
 static ty_err answer_download(struct http_request *req, struct http_response *res, ty_err err)

@@ -32,7 +32,8 @@ static const struct http_route last[] = {
 
 void gcs_routes(struct gcs *g, struct http_routes ret_tables[GCS_TABLES])
 {
-    ret_tables[0] = (struct http_routes){.rows = plain, .count = TY_COUNT(plain), .ctx = g};
+    ret_tables[0] = (struct http_routes){
+        .rows = plain, .count = TY_COUNT(plain), .ctx = g, .now = download_now};
     ret_tables[1] = (struct http_routes){
         .rows = uploads, .count = TY_COUNT(uploads), .ctx = g, .body = upload_body};
     ret_tables[2] =

@@ -22,6 +22,10 @@
 struct gcs {
     struct objects *objects;
     const struct http_router *router; /* set once it is built: a batch's calls go through it */
+    /* May this request write, change or delete the object? TY_PERMISSION_DENIED with a sentence.
+     * NULL: yes. On a worker. */
+    ty_err (*may_change)(void *ctx, const struct http_request *req, ty_str bucket, ty_str name);
+    void *may_change_ctx;
 };
 enum { GCS_TABLES = 3 };
 /* The tables for http_router_new: plain calls, uploads, and paths that nobody else serves. */

@@ -41,6 +41,9 @@ TY_NODISCARD ty_err ref_parse(const struct http_request *req, struct object_ref 
 bool query_bool(const struct http_request *req, const char *name);
 /* The body as a JSON object; *ret_object is NULL when it is empty. */
 TY_NODISCARD ty_err body_parse(ty_str body, json_t **ret_object);
+/* gcs.may_change. To be asked before an object is written, changed or deleted. */
+TY_NODISCARD ty_err change_check(const struct gcs *g, const struct http_request *req, ty_str bucket,
+                                 ty_str name);
 /* Customer-supplied keys would have to encrypt what lies in the user's own folder: refused. */
 TY_NODISCARD ty_err encryption_refuse(const struct http_request *req);
 
@@ -78,6 +81,16 @@ TY_NODISCARD ty_err declared_from_json(struct ty_arena *a, const json_t *object,
 TY_NODISCARD ty_err declared_from_headers(const struct http_request *req,
                                           struct declared *declared);
 TY_NODISCARD ty_err bucket_apply(struct ty_arena *a, const json_t *in, struct bucket *bucket);
+
+/* ---- partial responses (fields.c): bytes a client chose ---- */
+
+struct field; /* in the arena */
+/* TY_INVALID_ARGUMENT naming the place. */
+TY_NODISCARD ty_err fields_parse(struct ty_arena *a, ty_str text, struct field **ret_fields);
+/* Copy what they select of well-formed JSON. */
+void fields_select(struct ty_buf *out, ty_str json, const struct field *fields);
+/* Cut the answer to a GET down to the query's `fields`; all of it without. */
+TY_NODISCARD ty_err fields_apply(const struct http_request *req, struct http_response *res);
 
 /* ---- ranges (range.c): bytes a client chose ---- */
 
@@ -149,5 +162,7 @@ TY_NODISCARD ty_err batch_parse(struct ty_arena *a, ty_str content_type, ty_str 
 /* Answer with an object's bytes. */
 TY_NODISCARD ty_err download(struct http_request *req, struct http_response *res, struct gcs *g,
                              struct object_ref ref, const struct object_conditions *conditions);
+/* Answer with an object's bytes on the event loop, where that needs no wait (an http_now). */
+bool download_now(struct http_request *req, struct http_response *res, void *ctx);
 
 #endif

@@ -16,7 +16,9 @@ static void member_name(struct ty_buf *b, const char *name)
 {
     if (b->len > 0 && b->ptr[b->len - 1] != '{')
         ty_buf_addc(b, ',');
-    ty_buf_addf(b, "\"%s\":", name);
+    ty_buf_addc(b, '"');
+    ty_buf_addz(b, name);
+    ty_buf_add(b, "\":", 2);
 }
 
 void member_str(struct ty_buf *b, const char *name, ty_str value)
@@ -163,6 +165,8 @@ void object_json(struct ty_buf *b, const char *base, const struct object *x)
     member_time(b, "timeFinalized", x->create_ns);
     if (x->delete_ns != 0)
         member_time(b, x->soft_deleted ? "softDeleteTime" : "timeDeleted", x->delete_ns);
+    if (x->soft_deleted)
+        member_time(b, "hardDeleteTime", x->hard_delete_ns);
     ty_buf_addc(b, '}');
 }
 

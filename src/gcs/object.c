@@ -9,7 +9,7 @@ static ty_err object_answer(struct http_request *req, struct http_response *res,
     if (err != TY_OK)
         return answer_with(req, res, err);
     object_json(&res->body, link_base(req), object);
-    return TY_OK;
+    return answer_with(req, res, fields_apply(req, res));
 }
 
 /* ---- get ---- */
@@ -63,6 +63,8 @@ static ty_err object_change(struct http_request *req, struct http_response *res,
         err = body_parse(req->body, &in);
     struct object_change change = {in, whole};
     if (err == TY_OK)
+        err = change_check(g, req, ref.bucket, ref.name);
+    if (err == TY_OK)
         err = objects_patch(g->objects, req->arena, ref, &c, object_change_fn, &change, &object);
     json_decref(in);
     return object_answer(req, res, err, &object);
@@ -86,6 +88,8 @@ ty_err object_delete(struct http_request *req, struct http_response *res, void *
     ty_err err = ref_parse(req, &ref);
     if (err == TY_OK)
         err = conditions_parse(req, "", &c);
+    if (err == TY_OK)
+        err = change_check(g, req, ref.bucket, ref.name);
     if (err == TY_OK)
         err = objects_delete(g->objects, ref, &c);
     res->status = 204;
@@ -114,6 +118,7 @@ static ty_err query_parse(struct http_request *req, struct object_query *ret_que
         .versions = query_bool(req, "versions"),
         .soft_deleted = query_bool(req, "softDeleted"),
         .include_trailing_delimiter = query_bool(req, "includeTrailingDelimiter"),
+        .hash_bytes = OBJECTS_HASH_BYTES,
     };
     return TY_OK;
 }
@@ -144,5 +149,5 @@ ty_err object_list(struct http_request *req, struct http_response *res, void *ct
     if (page.next_token.len > 0)
         member_str(b, "nextPageToken", page.next_token);
     ty_buf_addc(b, '}');
-    return TY_OK;
+    return answer_with(req, res, fields_apply(req, res));
 }

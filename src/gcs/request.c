@@ -52,6 +52,9 @@ ty_err answer_with(struct http_request *req, struct http_response *res, ty_err e
     if (status >= 500)
         log_error("gcs.error", "request=%s status=%d path='%.*s' error='%s'", req->id, status,
                   req->path.len > 512 ? 512 : (int)req->path.len, req->path.ptr, message.ptr);
+    else if (err == TY_RESOURCE_EXHAUSTED) /* a full disk is the operator's trouble, too */
+        log_warn("gcs.refused", "request=%s status=%d path='%.*s' error='%s'", req->id, status,
+                 req->path.len > 512 ? 512 : (int)req->path.len, req->path.ptr, message.ptr);
     return TY_OK;
 }
 
@@ -122,6 +125,11 @@ ty_err body_parse(ty_str body, json_t **ret_object)
     }
     *ret_object = value;
     return TY_OK;
+}
+
+ty_err change_check(const struct gcs *g, const struct http_request *req, ty_str bucket, ty_str name)
+{
+    return g->may_change ? g->may_change(g->may_change_ctx, req, bucket, name) : TY_OK;
 }
 
 ty_err encryption_refuse(const struct http_request *req)

@@ -55,6 +55,29 @@ static ty_err text_apply(struct ty_arena *a, const json_t *object, const char *n
     return err;
 }
 
+/* In any case, as Google takes it. Empty: the bucket's, or STANDARD. */
+static ty_err class_check(ty_str class)
+{
+    static const char *const names[] = {
+        "STANDARD",
+        "NEARLINE",
+        "COLDLINE",
+        "ARCHIVE",
+        "REGIONAL",
+        "MULTI_REGIONAL",
+        "DURABLE_REDUCED_AVAILABILITY",
+    };
+    for (size_t i = 0; i < TY_COUNT(names); i++)
+        if (class.len == strlen(names[i]) && strncasecmp(class.ptr, names[i], class.len) == 0)
+            return TY_OK;
+    if (class.len == 0)
+        return TY_OK;
+    return ty_fail(TY_INVALID_ARGUMENT,
+                   "storageClass: '%.*s' is none of STANDARD, NEARLINE, COLDLINE, ARCHIVE, "
+                   "REGIONAL, MULTI_REGIONAL and DURABLE_REDUCED_AVAILABILITY",
+                   class.len > 64 ? 64 : (int)class.len, class.ptr);
+}
+
 static ty_str dump(struct ty_arena *a, const json_t *value, size_t limit)
 {
     struct ty_buf b;
@@ -131,6 +154,8 @@ ty_err settings_apply(struct ty_arena *a, const json_t *object, struct object_se
     ty_err err = refuse_promises(object);
     for (size_t i = 0; i < TY_COUNT(rows) && err == TY_OK; i++)
         err = text_apply(a, object, rows[i].name, rows[i].text);
+    if (err == TY_OK && json_object_get(object, "storageClass"))
+        err = class_check(s.storage_class);
     const json_t *metadata = json_object_get(object, "metadata");
     if (err == TY_OK && metadata)
         err = strings_merge(a, "metadata", metadata, &s.metadata, OBJECTS_METADATA_BYTES);
@@ -305,6 +330,8 @@ ty_err bucket_apply(struct ty_arena *a, const json_t *in, struct bucket *bucket)
     const json_t *labels = json_object_get(in, "labels");
     const json_t *lifecycle = json_object_get(in, "lifecycle");
     ty_err err = text_apply(a, in, "storageClass", &b.storage_class);
+    if (err == TY_OK && json_object_get(in, "storageClass"))
+        err = class_check(b.storage_class);
     if (versioning)
         b.versioning = json_is_true(json_object_get(versioning, "enabled"));
     if (err == TY_OK && soft)

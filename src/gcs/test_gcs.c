@@ -2,6 +2,71 @@
 #include "base/test.h"
 #include "gcs/gcs_int.h"
 
+/* ---- partial responses ---- */
+
+#define LISTED                                                                                     \
+    "{\"kind\":\"k\",\"prefixes\":[\"a/\",\"b,]}/"                                                 \
+    "\"],\"items\":[{\"name\":\"x\\\"}\",\"size\":\"1\","                                          \
+    "\"metadata\": {\"m\": \"1\", \"n-o\":\"2\"}},{\"name\":\"y\",\"size\":\"2\"}],"               \
+    "\"nextPageToken\":\"t\"}"
+
+static void check_fields(const char *text, const char *want)
+{
+    struct ty_arena a = {0};
+    struct field *fields;
+    struct ty_buf b;
+    ty_buf_init(&b, 4096);
+    assert_ok(fields_parse(&a, ty_str_of(text), &fields));
+    fields_select(&b, TY_STR(LISTED), fields);
+    assert_string_equal(b.ptr, want);
+    ty_buf_clear(&b);
+    ty_arena_clear(&a);
+}
+
+static void fields_select_what_they_name(void **state)
+{
+    (void)state;
+    check_fields("nextPageToken", "{\"nextPageToken\":\"t\"}");
+    check_fields(
+        "items(name,size),nextPageToken",
+        "{\"items\":[{\"name\":\"x\\\"}\",\"size\":\"1\"},{\"name\":\"y\",\"size\":\"2\"}],"
+        "\"nextPageToken\":\"t\"}");
+    check_fields(
+        "items/name,prefixes",
+        "{\"prefixes\":[\"a/\",\"b,]}/\"],\"items\":[{\"name\":\"x\\\"}\"},{\"name\":\"y\"}]}");
+    check_fields("items/metadata/n-o", "{\"items\":[{\"metadata\":{\"n-o\":\"2\"}},{}]}");
+    check_fields("items(metadata(m),size),items/name,kind,none",
+                 "{\"kind\":\"k\",\"items\":[{\"name\":\"x\\\"}\",\"size\":\"1\",\"metadata\":{"
+                 "\"m\":\"1\"}},"
+                 "{\"name\":\"y\",\"size\":\"2\"}]}");
+    check_fields("*/name",
+                 "{\"prefixes\":[\"a/\",\"b,]}/\"],\"items\":[{\"name\":\"x\\\"}\"},{\"name\":"
+                 "\"y\"}]}");
+    check_fields("*", LISTED);
+    check_fields("items,items/name,kind/x",
+                 "{\"items\":[{\"name\":\"x\\\"}\",\"size\":\"1\",\"metadata\": {\"m\": \"1\", "
+                 "\"n-o\":\"2\"}},{\"name\":\"y\",\"size\":\"2\"}]}");
+}
+
+static void fields_bad_ones_are_refused(void **state)
+{
+    (void)state;
+    struct ty_arena a = {0};
+    struct field *fields;
+    char deep[64], many[4096];
+    for (size_t i = 0; i + 1 < sizeof deep; i++)
+        deep[i] = i % 2 ? '/' : 'a';
+    deep[sizeof deep - 1] = '\0';
+    many[0] = '\0';
+    for (size_t i = 0; i < 600; i++)
+        snprintf(many + strlen(many), sizeof many - strlen(many), "%sf%zu", i ? "," : "", i);
+    const char *const texts[] = {"",  ",",   "a,",    "a(",    "a()", "a(b", "a)", "a//b",
+                                 "/", "a b", "a(b)c", "\"a\"", "a;b", "()",  deep, many};
+    for (size_t i = 0; i < TY_COUNT(texts); i++)
+        assert_err(TY_INVALID_ARGUMENT, fields_parse(&a, ty_str_of(texts[i]), &fields));
+    ty_arena_clear(&a);
+}
+
 /* ---- ranges ---- */
 
 static void check_range(const char *text, int64_t size, enum range_kind kind, int64_t first,
@@ -360,6 +425,8 @@ static void document_has_the_routes(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
+    TEST("fields/select_what_they_name", fields_select_what_they_name),
+    TEST("fields/bad_ones_are_refused", fields_bad_ones_are_refused),
     TEST("range/single", range_single),
     TEST("range/beyond", range_beyond),
     TEST("range/nonsense_is_the_whole", range_nonsense_is_the_whole),

@@ -67,6 +67,8 @@ static ty_err target_make(struct upload *u, ty_str content_type, struct object_t
         u->settings.content_type = ty_str_dup(req->arena, content_type);
     if (u->settings.content_encoding.len == 0)
         u->settings.content_encoding = http_query(req, "contentEncoding");
+    if (err == TY_OK)
+        err = change_check(u->g, req, req->capture[0], name);
     *ret_target = (struct object_target){req->capture[0], name, &u->conditions, &u->settings};
     return err;
 }
@@ -152,8 +154,10 @@ static ty_err chunk_open(struct upload *u)
         u->kind = UPLOAD_QUESTION;
         return TY_OK;
     }
-    err =
-        objects_session_resume(u->g->objects, u->session, u->range.first, u->range.total, &u->sink);
+    err = change_check(u->g, req, session.bucket, session.name);
+    if (err == TY_OK)
+        err = objects_session_resume(u->g->objects, u->session, u->range.first, u->range.total,
+                                     &u->sink);
     if (err == TY_ABORTED) /* most likely the connection that was cut, not yet noticed */
         return ty_fail(TY_UNAVAILABLE, "%s", ty_err_message());
     return err;

@@ -184,6 +184,15 @@ bool event_add_connection(struct http_server *s, int fd, const struct sockaddr *
     return false;
 }
 
+bool event_add_introduced(struct http_server *s, int fd, const struct sockaddr_storage *addr,
+                          socklen_t len)
+{
+    if (!connection_count(s, fd))
+        return false;
+    first_accept(s, fd, addr, len);
+    return true;
+}
+
 static void accept_burst(struct http_server *s, const struct source *src)
 {
     for (int i = 0; i < ACCEPT_BURST; i++) {

@@ -22,21 +22,47 @@ static struct MHD_Daemon *tls_daemon(struct http_server *s)
     return made;
 }
 
+/* Close one that MHD does not get. */
+static void drop(struct http_server *s, int fd)
+{
+    foreign_closed(s, fd);
+    close(fd);
+    atomic_fetch_sub(&s->live, 1);
+}
+
 static void hand_over(struct http_server *s, int fd, const struct sockaddr_storage *addr,
                       socklen_t len, bool tls)
 {
     struct MHD_Daemon *daemon = tls ? tls_daemon(s) : s->daemon;
-    if (!daemon)
-        close(fd);
-    if (!daemon || s->mhd->MHD_add_connection(daemon, fd, (const struct sockaddr *)addr, len) !=
-                       MHD_YES) /* MHD has closed it */
+    if (!daemon) {
+        drop(s, fd);
+        return;
+    }
+    if (s->mhd->MHD_add_connection(daemon, fd, (const struct sockaddr *)addr, len) != MHD_YES) {
+        foreign_closed(s, fd); /* MHD has closed it */
         atomic_fetch_sub(&s->live, 1);
+    }
+}
+
+/* A replica's introduction is taken: what counts comes behind it. One that is in pieces is left to
+ * the HTTP parser, which refuses it: ours comes whole. */
+static void introduction_take(int fd)
+{
+    char head[HTTP_STRANGER_BYTES];
+    ssize_t n = recv(fd, head, sizeof(head), MSG_PEEK | MSG_DONTWAIT);
+    size_t taken = n > 0 ? introduction_bytes((ty_str){head, (size_t)n}) : 0;
+    if (taken > 0)
+        (void)!recv(fd, head, taken, MSG_DONTWAIT);
 }
 
 /* 1: there is one, in *ret_byte; 0: not yet; -1: the client has left. */
 static int first_byte(int fd, unsigned char *ret_byte)
 {
     ssize_t n = recv(fd, ret_byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (n == 1 && *ret_byte == 'C') {
+        introduction_take(fd);
+        n = recv(fd, ret_byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    }
     if (n == 1)
         return 1;
     return n < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -1;
@@ -60,8 +86,7 @@ void first_accept(struct http_server *s, int fd, const struct sockaddr_storage *
                            .next = s->first_wanted};
     struct epoll_event ev = {.events = EPOLLIN | EPOLLRDHUP, .data.ptr = src};
     if (there < 0 || epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &ev) != 0) {
-        close(fd);
-        atomic_fetch_sub(&s->live, 1);
+        drop(s, fd);
         free(src);
         return;
     }
@@ -91,8 +116,7 @@ void first_ready(struct http_server *s, struct source *src)
         hand_over(s, copy.fd, &copy.addr, copy.addr_len, byte == HTTP_TLS_HANDSHAKE);
         return;
     }
-    close(copy.fd);
-    atomic_fetch_sub(&s->live, 1);
+    drop(s, copy.fd);
 }
 
 int64_t first_sweep(struct http_server *s, int64_t now_ms)
@@ -107,8 +131,7 @@ int64_t first_sweep(struct http_server *s, int64_t now_ms)
         }
         int fd = src->fd;
         forget(s, src);
-        close(fd);
-        atomic_fetch_sub(&s->live, 1);
+        drop(s, fd);
         pthread_mutex_lock(&s->conn_lock);
         s->stats.dropped_slow++;
         pthread_mutex_unlock(&s->conn_lock);

@@ -5,7 +5,14 @@
  * (MSG_PEEK): with a token that we made it is handed over as any other, without one it is closed
  * without a byte. This look is a filter and no proof: each request is asked for its token again,
  * as MHD has read it (request.c), and whether that token still counts is found out by a worker,
- * before a handler sees a byte. Who speaks TLS cannot be looked at, and is closed.
+ * before a handler sees a byte.
+ *
+ * Who speaks TLS would have to be answered before it could show anything, so it shows its token
+ * first, in the clear, as the head of a request that nobody answers, and TLS comes behind it:
+ *
+ *   CONNECT trainyard HTTP/1.1 CRLF  X-Trainyard-Token: ty1.… CRLF CRLF  <TLS>
+ *
+ * auth's preloaded library does so. From our own uid it is taken and means nothing (first.c).
  *
  * F1 At most HTTP_MAX_STRANGERS wait at the door; one more, and who has waited longest is closed.
  *    A program that has a token sends it as soon as it is connected, so that strangers who hold
@@ -60,7 +67,16 @@ bool head_token(ty_str head, ty_str *ret_token)
 
 /* ---- at the door ---- */
 
-enum verdict { STRANGER_WAITS, STRANGER_REFUSED, STRANGER_ADMITTED };
+enum verdict { STRANGER_WAITS, STRANGER_REFUSED, STRANGER_ADMITTED, STRANGER_INTRODUCED };
+
+size_t introduction_bytes(ty_str head)
+{
+    static const char end[] = "\r\n\r\n";
+    if (!ty_str_starts(head, TY_STR("CONNECT trainyard HTTP/1.1\r\n")))
+        return 0;
+    const char *at = memmem(head.ptr, head.len, end, strlen(end));
+    return at ? (size_t)(at - head.ptr) + strlen(end) : 0;
+}
 
 /* `ended`: nothing more will come. */
 static enum verdict look(const struct http_server *s, int fd, bool ended)
@@ -74,7 +90,14 @@ static enum verdict look(const struct http_server *s, int fd, bool ended)
         return STRANGER_REFUSED;
     if (!head_token((ty_str){head, (size_t)n}, &token))
         return ended || n == (ssize_t)sizeof(head) ? STRANGER_REFUSED : STRANGER_WAITS;
-    return s->tokens.made(s->tokens.ctx, token) ? STRANGER_ADMITTED : STRANGER_REFUSED;
+    if (!s->tokens.made(s->tokens.ctx, token))
+        return STRANGER_REFUSED;
+    size_t taken = introduction_bytes((ty_str){head, (size_t)n});
+    if (taken == 0)
+        return STRANGER_ADMITTED;
+    return s->tls_ready && recv(fd, head, taken, MSG_DONTWAIT) == (ssize_t)taken
+               ? STRANGER_INTRODUCED
+               : STRANGER_REFUSED;
 }
 
 void foreign_refused(struct http_server *s)
@@ -103,7 +126,7 @@ static bool handed_replace(struct http_server *s, int from, int to)
     return i < HTTP_MAX_FOREIGN;
 }
 
-static void hand_over(struct http_server *s, int fd)
+static void hand_over(struct http_server *s, int fd, bool introduced)
 {
     struct sockaddr_storage addr = {0};
     socklen_t len = sizeof(addr);
@@ -111,7 +134,8 @@ static void hand_over(struct http_server *s, int fd)
         refuse(s, fd);
         return;
     }
-    if (!event_add_connection(s, fd, (struct sockaddr *)&addr, len))
+    if (introduced ? !event_add_introduced(s, fd, &addr, len)
+                   : !event_add_connection(s, fd, (struct sockaddr *)&addr, len))
         handed_replace(s, fd, -1);
 }
 
@@ -127,8 +151,8 @@ void foreign_closed(struct http_server *s, int fd)
 
 static void decide(struct http_server *s, int fd, enum verdict verdict)
 {
-    if (verdict == STRANGER_ADMITTED)
-        hand_over(s, fd);
+    if (verdict == STRANGER_ADMITTED || verdict == STRANGER_INTRODUCED)
+        hand_over(s, fd, verdict == STRANGER_INTRODUCED);
     else
         refuse(s, fd);
 }

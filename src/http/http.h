@@ -4,8 +4,8 @@
  * Who frees: a request's arena dies with the request; a handler allocates from
  * req->arena and appends to res->body and frees nothing.
  * Threads: handlers run on worker threads, one request each; they may block on
- * the database. The event thread never runs a handler. http_server_wake may be called from any.
- * Errors: a handler returns a ty_err; the server answers its HTTP status with a
+ * the database. The event loop never runs a handler, only an http_now. http_server_wake may be
+ * called from any. Errors: a handler returns a ty_err; the server answers its HTTP status with a
  * google.rpc error body made of the thread's message.
  * One test: build/test_http router/captures. */
 #ifndef TY_HTTP_H
@@ -46,11 +46,22 @@ struct http_request {
     bool local_socket; /* came by the Unix socket */
     bool tls;
     bool foreign; /* not of our uid: only what http_tokens says about it counts */
+    int fd;       /* the connection's, for http_request_peer */
     struct http_replica replica;
     int64_t waited_ms; /* how long it has been parked, over all runs; 0 the first time */
     int64_t park_ms;   /* see http_park */
     const struct http_route *route;
 };
+/* Who holds the other end of a request's connection: by TCP the inode of the socket, by the Unix
+ * socket the process. The other one is 0. */
+struct http_peer {
+    uint64_t inode;
+    pid_t pid;
+};
+/* Ask the kernel; tens of microseconds. False: it does not say, or the peer is gone. On a worker,
+ * in a handler. */
+bool http_request_peer(const struct http_request *req, struct http_peer *ret_peer);
+
 /* First value of a query parameter (fooBar or foo_bar); empty when absent. */
 ty_str http_query(const struct http_request *req, const char *name);
 /* A query parameter that is a number; TY_INVALID_ARGUMENT naming it. Absent: `otherwise`. */
@@ -70,6 +81,13 @@ struct http_source {
     int64_t (*read)(void *arg, int64_t offset, char *buf, size_t max, bool wait);
     void (*close)(void *arg); /* once, after the last use, whatever became of the answer */
     void *arg;
+    /* Set, with a size: the bytes are those of this file from `file_first` on, and the kernel may
+     * move them to the client by itself, all but the last ones, which always come by `read`. Is the
+     * file still what it was? Asked on a thread of the server's between two stretches; false closes
+     * the connection. When `read` is called for the last ones, the client has taken all others. */
+    bool (*same)(void *arg);
+    int file;
+    int64_t file_first;
 };
 
 struct http_response {
@@ -98,6 +116,9 @@ struct http_route {
     const char *path;
     http_handler handler;
 };
+/* Answer a GET at once, on the event loop: see struct http_routes. */
+typedef bool (*http_now)(struct http_request *req, struct http_response *res, void *ctx);
+
 /* A module's routes. With `prefixes` (NULL-ended: "/v1", "/v1beta1", "/ui") each path
  * is served under every prefix; without, as it stands. */
 struct http_routes {
@@ -110,6 +131,12 @@ struct http_routes {
      * than TY_OK is the answer (or, with `status` set, what it put into `res` is), and the rest of
      * the body is read and forgotten. Such a body may have any size. */
     http_handler body;
+    /* Set: a GET of our own uid is given to this first, on the event loop, where nothing else is
+     * answered meanwhile: it must not wait, for a disk, a database or a lock that is held across
+     * either, and takes microseconds. False: it cannot be answered so; what it put into `res` is
+     * forgotten (it holds no descriptor there), and the row's handler runs. req->replica is not
+     * filled. req->route tells which row it is. */
+    http_now now;
     bool last; /* only what no other table serves: does not count for 405 */
 };
 

@@ -2,12 +2,15 @@
  *
  * Threads of a server, and what each may touch:
  *   event thread   accepts, asks who the peer is, ends what is overdue (event.c, foreign.c)
- *   MHD's thread   parses requests and sends answers; runs the callbacks of request.c
+ *   MHD's threads  parse requests and send answers; run the callbacks of request.c. A connection
+ *                  has the same one all its life: below, "MHD's thread" is that one
  *   workers        route and run handlers (worker.c)
+ *   senders        write large files to their clients (sender.c)
  * An exchange (one request and its answer) belongs to MHD's thread, except from
- * MHD_suspend_connection to MHD_resume_connection, when it belongs to the worker queue.
+ * MHD_suspend_connection to MHD_resume_connection, when it belongs to the worker queue or a sender.
  * conn_lock guards the connection list, its phases and the counters; work_lock the
- * queue and the parked list. Neither is held while taking the other or across I/O that can wait. */
+ * queue and the parked list, send_lock what is being sent. None is held while taking the other or
+ * across I/O that can wait. */
 #ifndef TY_HTTP_INT_H
 #define TY_HTTP_INT_H
 
@@ -33,9 +36,12 @@ enum {
     HTTP_STREAM_LEAST = 32 * 1024,       /* each getting at least this */
     HTTP_STREAM_MOST = 256 * 1024,       /* and at most this */
     HTTP_DISCARD_BYTES =
-        256 * 1024 * 1024,         /* of a refused body, read so that the answer is heard */
-    HTTP_SOURCE_BYTES = 64 * 1024, /* piece of an answer that is made while it is sent */
-    HTTP_MAX_STRANGERS = 32,       /* connections of other uids that have not shown a token yet, */
+        256 * 1024 * 1024,               /* of a refused body, read so that the answer is heard */
+    HTTP_SOURCE_BYTES = 64 * 1024,       /* piece of an answer that is made while it is sent */
+    HTTP_SENDER_LEAST = 4 * 1024 * 1024, /* answers of files from this size on have a sender */
+    HTTP_SENDERS = 4,
+    HTTP_LOOPS = 2,          /* MHD's threads, for each of plain and TLS */
+    HTTP_MAX_STRANGERS = 32, /* connections of other uids that have not shown a token yet, */
     HTTP_STRANGER_BYTES = 16 * 1024, /* how long their headers may be, */
     HTTP_STRANGER_MS = 2000,         /* and take */
     HTTP_MAX_FOREIGN = 256,          /* connections of other uids that have */
@@ -54,6 +60,7 @@ enum {
     X(MHD_resume_connection)                                                                       \
     X(MHD_create_response_from_buffer)                                                             \
     X(MHD_create_response_from_callback)                                                           \
+    X(MHD_set_response_options)                                                                    \
     X(MHD_add_response_header)                                                                     \
     X(MHD_queue_response)                                                                          \
     X(MHD_destroy_response)
@@ -70,12 +77,14 @@ TY_NODISCARD ty_err mhd_load(const struct mhd **ret_mhd);
 
 /* Fill `b` with the methods that `path` has, "GET, HEAD, POST"; empty if it has none. */
 struct router_match {
-    http_handler handler, body; /* body: see struct http_routes */
+    http_handler handler, body; /* body, now: see struct http_routes */
+    http_now now;
     void *ctx;
 };
 TY_NODISCARD ty_err router_find(const struct http_router *r, struct http_request *req,
                                 struct router_match *ret_match);
 bool router_streams(const struct http_router *r); /* has it routes with a `body`? */
+bool router_nows(const struct http_router *r);    /* with a `now`? */
 void router_allow(const struct http_router *r, ty_str path, struct ty_buf *b);
 const char *method_name(enum http_method m);
 /* False for a method that we do not know. */
@@ -100,6 +109,9 @@ enum peer_method { PEER_NONE, PEER_SOCK_DIAG, PEER_PROC };
 TY_NODISCARD ty_err peer_open(struct peer *p, enum peer_method method);
 void peer_close(struct peer *p);
 TY_NODISCARD ty_err peer_check(struct peer *p, int fd, uid_t uid);
+/* How many bytes the other end of a TCP connection has received and not yet read. False where that
+ * cannot be known. */
+bool peer_unread(struct peer *p, int fd, uint32_t *ret_bytes);
 enum peer_method peer_method_chosen(void); /* after http_peer_init */
 
 /* ---- Unix sockets whose path may be longer than sun_path ---- */
@@ -145,6 +157,15 @@ struct stream {
     int64_t since_ms;    /* start of the wait */
 };
 
+/* The part of an answer that a sender writes (sender.c). */
+struct transfer {
+    int64_t share, sent; /* bytes; share 0: MHD sends all of it */
+    int64_t pages_end;   /* of the share, what goes by sendfile */
+    bool begun, failed;
+    bool draining; /* waits for look_ms; under send_lock */
+    int64_t look_ms, drain_ms;
+};
+
 struct exchange {
     struct http_request req;
     struct http_response res;
@@ -174,6 +195,7 @@ struct exchange {
     size_t fetched_used;
     int64_t fetch_offset, fetch_result;
     int64_t send_start_ms;
+    struct transfer transfer;
     struct exchange *prev, *next;
 };
 
@@ -237,6 +259,13 @@ struct http_server {
     pthread_t *workers;
     size_t worker_count;
 
+    int send_epoll, send_stop_fd;
+    pthread_mutex_t send_lock;
+    struct exchange_list sending;
+    bool send_stopping;
+    pthread_t senders[HTTP_SENDERS];
+    size_t sender_count;
+
     atomic_size_t buffered;
     atomic_size_t streams; /* streamed bodies on their way in */
     atomic_size_t live;    /* connections given to MHD and not yet closed */
@@ -268,6 +297,9 @@ void conn_phase_set(struct http_server *s, struct conn *c, enum conn_phase phase
 /* Give an accepted connection to MHD. False: one too many; it is closed. */
 bool event_add_connection(struct http_server *s, int fd, const struct sockaddr *addr,
                           socklen_t len);
+/* The same for one of another uid that has introduced itself: TLS may follow. */
+bool event_add_introduced(struct http_server *s, int fd, const struct sockaddr_storage *addr,
+                          socklen_t len);
 
 /* foreign.c */
 /* An accepted connection of another uid, or of nobody knows whom. Event thread, as all up to: */
@@ -283,6 +315,9 @@ void foreign_refused(struct http_server *s);
 bool foreign_identify(struct exchange *x);
 /* TY_PERMISSION_DENIED, if the route is for a project that the replica has no part in. */
 TY_NODISCARD ty_err foreign_route_check(const struct http_request *req);
+/* How long is the introduction that a connection begins with (foreign.c)? 0: there is none, or not
+ * all of it. */
+size_t introduction_bytes(ty_str head);
 /* The token of an Authorization header; empty when it has none. */
 ty_str bearer_token(ty_str authorization);
 /* The token in the headers of a request, empty when they have none. False: they are not complete.
@@ -327,10 +362,23 @@ struct MHD_Response *source_response(struct exchange *x);
 void source_work(struct exchange *x); /* on a worker: the next piece */
 void source_end(struct exchange *x);
 
+/* sender.c: large files, written past MHD */
+/* How much of x's answer a sender writes: 0, or all but the end. */
+int64_t sender_share(const struct exchange *x);
+/* MHD's thread; x is suspended. It is resumed when the share is sent, or `failed`. False: the
+ * caller keeps it. */
+bool sender_submit(struct http_server *s, struct exchange *x);
+TY_NODISCARD ty_err sender_start(struct http_server *s);
+void sender_stop(struct http_server *s); /* what is being sent fails */
+
 /* worker.c */
+void exchange_list_add(struct exchange_list *l, struct exchange *x);
+void exchange_list_remove(struct exchange_list *l, struct exchange *x);
 /* On a worker: who asks, what, and may it? False: the answer is made, or there is to be none
  * (`unanswered`). */
 bool exchange_admit(struct exchange *x);
+/* On MHD's thread: is the answer to be had at once? Then it is made. */
+bool exchange_now(struct exchange *x);
 TY_NODISCARD ty_err worker_start(struct http_server *s, size_t count);
 void worker_stop(struct http_server *s); /* answers what is queued or parked, then joins */
 /* False when the server is stopping: the caller keeps the exchange. */

@@ -31,6 +31,7 @@ struct owner {
     uint64_t inode;
     uid_t uid;
     int state;
+    uint32_t unread; /* bytes; only by sock_diag */
 };
 
 static _Atomic enum peer_method chosen = PEER_NONE;
@@ -147,7 +148,7 @@ static bool diag_receive(struct peer *p, const struct tuple *t, struct owner *re
         const struct inet_diag_msg *d = NLMSG_DATA(h);
         if (!diag_same(d, t))
             return false;
-        *ret_owner = (struct owner){d->idiag_inode, d->idiag_uid, d->idiag_state};
+        *ret_owner = (struct owner){d->idiag_inode, d->idiag_uid, d->idiag_state, d->idiag_rqueue};
         return true;
     }
     return false;
@@ -181,7 +182,7 @@ static bool proc_line(const char *line, const char *local, const char *remote,
         return false;
     if (strcmp(have_local, local) != 0 || strcmp(have_remote, remote) != 0)
         return false;
-    *ret_owner = (struct owner){inode, uid, (int)state};
+    *ret_owner = (struct owner){.inode = inode, .uid = uid, .state = (int)state};
     return true;
 }
 
@@ -228,6 +229,11 @@ static bool still_connected(int fd)
     return info.tcpi_state == TCP_ESTABLISHED || info.tcpi_state == TCP_CLOSE_WAIT;
 }
 
+static bool owner_find(struct peer *p, const struct tuple *t, struct owner *ret_owner)
+{
+    return p->netlink >= 0 ? diag_find(p, t, ret_owner) : proc_find(t, ret_owner);
+}
+
 ty_err peer_check(struct peer *p, int fd, uid_t uid)
 {
     struct tuple t = {0};
@@ -235,11 +241,22 @@ ty_err peer_check(struct peer *p, int fd, uid_t uid)
     if (err != TY_OK)
         return err;
     struct owner o = {0};
-    bool found = p->netlink >= 0 ? diag_find(p, &t, &o) : proc_find(&t, &o);
+    bool found = owner_find(p, &t, &o);
     if (!found || o.inode == 0 || o.uid != uid || !state_is_live(o.state) || !still_connected(fd))
         return ty_fail(TY_PERMISSION_DENIED, "the peer on port %u is not a live socket of user %u",
                        ntohs(t.sport), (unsigned)uid);
     return TY_OK;
+}
+
+bool peer_unread(struct peer *p, int fd, uint32_t *ret_bytes)
+{
+    struct tuple t = {0};
+    struct owner o = {0};
+    bool known = p->netlink >= 0 && tuple_of(fd, &t) == TY_OK && diag_find(p, &t, &o) &&
+                 o.inode != 0 && state_is_live(o.state);
+    if (known)
+        *ret_bytes = o.unread;
+    return known;
 }
 
 ty_err peer_open(struct peer *p, enum peer_method method)
@@ -331,6 +348,26 @@ ty_err http_peer_check(int fd, uid_t uid)
     err = peer_check(&p, fd, uid);
     peer_close(&p);
     return err;
+}
+
+bool http_request_peer(const struct http_request *req, struct http_peer *ret_peer)
+{
+    struct ucred who;
+    socklen_t len = sizeof(who);
+    struct tuple t = {0};
+    struct owner o = {0};
+    struct peer p;
+    if (req->local_socket) {
+        bool known = getsockopt(req->fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0;
+        *ret_peer = (struct http_peer){.pid = known ? who.pid : 0};
+        return ret_peer->pid > 0;
+    }
+    if (tuple_of(req->fd, &t) != TY_OK || peer_open(&p, chosen) != TY_OK)
+        return false;
+    bool found = owner_find(&p, &t, &o);
+    peer_close(&p);
+    *ret_peer = (struct http_peer){.inode = found ? o.inode : 0};
+    return ret_peer->inode != 0;
 }
 
 const char *http_peer_method(void)

@@ -31,7 +31,7 @@ static struct conn *conn_new(struct http_server *s, struct MHD_Connection *mhd)
     c->fd = s->mhd->MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
     c->local = s->mhd->MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS)
                    ->client_addr->sa_family == AF_UNIX;
-    c->tls = s->mhd->MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_DAEMON)->daemon != s->daemon;
+    c->tls = s->mhd->MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION) != NULL;
     c->foreign = foreign_is(s, c->fd);
     c->phase = CONN_HEADERS;
     c->deadline_ms = ty_boot_ms() + s->header_timeout_ms;
@@ -109,6 +109,7 @@ void *request_begin(void *cls, const char *uri, struct MHD_Connection *mhd)
     x->req.local_socket = x->conn->local;
     x->req.tls = x->conn->tls;
     x->req.foreign = x->conn->foreign;
+    x->req.fd = x->conn->fd;
     uint64_t id;
     ty_random(&id, sizeof(id));
     snprintf(x->req.id, sizeof(x->req.id), "%016" PRIx64, id);
@@ -393,6 +394,10 @@ static enum MHD_Result body_done(struct exchange *x)
 {
     struct http_server *s = x->server;
     x->req.body = ty_buf_str(&x->body);
+    if (exchange_now(x)) {
+        x->step = STEP_ANSWER;
+        return answer_queue(x);
+    }
     x->step = STEP_WORK;
     conn_phase_set(s, x->conn, CONN_WORK, 0);
     s->mhd->MHD_suspend_connection(x->mhd); /* before a worker can resume it */

@@ -32,7 +32,7 @@ struct http_router {
     struct ty_arena arena;
     struct entry *entries;
     size_t count;
-    bool streams;
+    bool streams, nows;
 };
 
 static const char *const method_names[] = {
@@ -140,6 +140,7 @@ static ty_err compile_table(struct http_router *r, const struct http_routes *t)
     struct http_routes *table = ty_new(&r->arena, struct http_routes);
     *table = *t;
     r->streams = r->streams || t->body != NULL;
+    r->nows = r->nows || t->now != NULL;
     const char *const *prefixes = t->prefixes ? t->prefixes : no_prefix;
     for (; *prefixes; prefixes++) {
         for (size_t i = 0; i < t->count; i++) {
@@ -302,7 +303,8 @@ ty_err router_find(const struct http_router *r, struct http_request *req,
         if (err != TY_OK)
             return err;
         req->route = e->route;
-        *ret_match = (struct router_match){e->route->handler, e->table->body, e->table->ctx};
+        *ret_match =
+            (struct router_match){e->route->handler, e->table->body, e->table->now, e->table->ctx};
         return TY_OK;
     }
     int shown = req->path.len > 512 ? 512 : (int)req->path.len;
@@ -348,6 +350,11 @@ ty_err http_router_call(const struct http_router *r, const struct http_request *
 bool router_streams(const struct http_router *r)
 {
     return r->streams;
+}
+
+bool router_nows(const struct http_router *r)
+{
+    return r->nows;
 }
 
 void router_allow(const struct http_router *r, ty_str path, struct ty_buf *b)

@@ -2,7 +2,7 @@
  *
  * Until there are accounts only loopback is served: 127.0.0.1 and [::1] on one
  * port, and a Unix socket. The end comes in an order: accept no more, let the
- * workers answer what they have, give the answers a moment to leave, stop MHD
+ * workers answer what they have, give the answers a moment to leave, cut off what is left, stop MHD
  * (which must not have a suspended connection then). */
 #include "http/http_int.h"
 
@@ -177,11 +177,12 @@ ty_err daemon_start(struct http_server *s, bool tls, struct MHD_Daemon **ret_dae
             MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC |
             MHD_USE_TURBO, /* for one thing: that request_connection may still send */
         0, NULL, NULL, request_access, s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL_BYTES,
-        MHD_OPTION_CONNECTION_LIMIT, 2 * (unsigned)s->connection_limit + 1024,
-        MHD_OPTION_THREAD_STACK_SIZE, (size_t)HTTP_STACK_BYTES, MHD_OPTION_UNESCAPE_CALLBACK,
-        keep_escapes, NULL, MHD_OPTION_URI_LOG_CALLBACK, request_begin, s,
-        MHD_OPTION_NOTIFY_COMPLETED, request_completed, s, MHD_OPTION_NOTIFY_CONNECTION,
-        request_connection, s, MHD_OPTION_ARRAY, tls ? secrets : none, MHD_OPTION_END);
+        MHD_OPTION_CONNECTION_LIMIT, HTTP_LOOPS * (2 * (unsigned)s->connection_limit + 1024),
+        MHD_OPTION_THREAD_POOL_SIZE, (unsigned)HTTP_LOOPS, MHD_OPTION_THREAD_STACK_SIZE,
+        (size_t)HTTP_STACK_BYTES, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,
+        MHD_OPTION_URI_LOG_CALLBACK, request_begin, s, MHD_OPTION_NOTIFY_COMPLETED,
+        request_completed, s, MHD_OPTION_NOTIFY_CONNECTION, request_connection, s, MHD_OPTION_ARRAY,
+        tls ? secrets : none, MHD_OPTION_END);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!daemon)
         return ty_fail(TY_INTERNAL, "libmicrohttpd does not start%s", tls ? " with TLS" : "");
@@ -207,12 +208,13 @@ static struct http_server *server_new(const struct ty_config *config,
         s->strangers[i] = (struct source){.kind = SOURCE_STRANGER, .fd = -1};
     for (size_t i = 0; i < HTTP_MAX_FOREIGN; i++)
         s->handed[i] = -1;
-    s->epoll = s->spare_fd = s->peer.netlink = -1;
+    s->epoll = s->spare_fd = s->peer.netlink = s->send_epoll = s->send_stop_fd = -1;
     s->kick = (struct source){.kind = SOURCE_KICK, .fd = -1};
     s->tcp4 = s->tcp6 = (struct source){.kind = SOURCE_TCP, .fd = -1};
     s->local = (struct source){.kind = SOURCE_UNIX, .fd = -1};
     pthread_mutex_init(&s->conn_lock, NULL);
     pthread_mutex_init(&s->work_lock, NULL);
+    pthread_mutex_init(&s->send_lock, NULL);
     pthread_cond_init(&s->work_ready, NULL);
     return s;
 }
@@ -242,6 +244,8 @@ static ty_err server_open(struct http_server *s, const struct ty_config *config,
         err = daemon_start(s, false, &s->daemon);
     if (err == TY_OK)
         err = worker_start(s, (size_t)config->workers);
+    if (err == TY_OK)
+        err = sender_start(s);
     if (err == TY_OK)
         err = event_start(s);
     return err;
@@ -315,6 +319,7 @@ void http_server_stop(struct http_server *s)
     worker_stop(s);
     for (int waited = 0; waited < FLUSH_MS && answers_pending(s); waited += 5)
         poll(NULL, 0, 5);
+    sender_stop(s);
     first_clear(s);
     if (s->daemon)
         s->mhd->MHD_stop_daemon(s->daemon);
@@ -332,8 +337,11 @@ void http_server_stop(struct http_server *s)
     close_fd(&s->epoll);
     close_fd(&s->kick.fd);
     close_fd(&s->spare_fd);
+    close_fd(&s->send_epoll);
+    close_fd(&s->send_stop_fd);
     pthread_mutex_destroy(&s->conn_lock);
     pthread_mutex_destroy(&s->work_lock);
+    pthread_mutex_destroy(&s->send_lock);
     pthread_cond_destroy(&s->work_ready);
     free(s->tls_certificate);
     free(s->tls_key);

@@ -2,7 +2,8 @@
  *
  * MHD's thread asks the source for the next piece without letting it block. Where it would (bytes
  * that are not in memory, gzip to undo) the connection is suspended, a worker gets the piece, and
- * MHD's thread copies it out: one slow disk holds up nobody else. */
+ * MHD's thread copies it out: one slow disk holds up nobody else. Of a large file, a sender writes
+ * all but the end first (sender.c). */
 #include "http/http_int.h"
 
 static ssize_t piece_result(int64_t n)
@@ -21,10 +22,27 @@ static ssize_t piece_fetched(struct exchange *x, char *buf, size_t max)
     return (ssize_t)n;
 }
 
+/* The headers are out. */
+static ssize_t share_begin(struct exchange *x)
+{
+    struct http_server *s = x->server;
+    x->transfer.begun = true;
+    s->mhd->MHD_suspend_connection(x->mhd);
+    if (sender_submit(s, x))
+        return 0;
+    s->mhd->MHD_resume_connection(x->mhd);
+    return MHD_CONTENT_READER_END_WITH_ERROR;
+}
+
 static ssize_t piece_read(void *cls, uint64_t pos, char *buf, size_t max)
 {
     struct exchange *x = cls;
     struct http_server *s = x->server;
+    if (x->transfer.share > 0 && !x->transfer.begun)
+        return share_begin(x);
+    if (x->transfer.failed)
+        return MHD_CONTENT_READER_END_WITH_ERROR;
+    pos += (uint64_t)x->transfer.share;
     int64_t budget = HTTP_RATE_GRACE_MS + (int64_t)pos / HTTP_RATE_BYTES_MS;
     conn_phase_set(s, x->conn, CONN_SEND, x->send_start_ms + budget);
     if (x->fetched_used < x->fetched.len)
@@ -65,9 +83,30 @@ void source_work(struct exchange *x)
     s->mhd->MHD_resume_connection(x->mhd);
 }
 
+/* MHD must not count the sender's bytes, so it is told no size, and the length is a header of ours.
+ * The end of such an answer is for MHD the end of the connection. */
+static struct MHD_Response *share_response(struct exchange *x)
+{
+    const struct mhd *mhd = x->server->mhd;
+    char length[24];
+    snprintf(length, sizeof(length), "%" PRId64, x->res.source.size);
+    struct MHD_Response *r = mhd->MHD_create_response_from_callback(
+        MHD_SIZE_UNKNOWN, HTTP_SOURCE_BYTES, piece_read, x, NULL);
+    enum MHD_ResponseFlags flags =
+        MHD_RF_HTTP_1_0_COMPATIBLE_STRICT | MHD_RF_INSANITY_HEADER_CONTENT_LENGTH;
+    if (!r || (mhd->MHD_set_response_options(r, flags, MHD_RO_END) == MHD_YES &&
+               mhd->MHD_add_response_header(r, "Content-Length", length) == MHD_YES))
+        return r;
+    mhd->MHD_destroy_response(r);
+    return NULL;
+}
+
 struct MHD_Response *source_response(struct exchange *x)
 {
     int64_t size = x->res.source.size;
+    x->transfer.share = sender_share(x);
+    if (x->transfer.share > 0)
+        return share_response(x);
     return x->server->mhd->MHD_create_response_from_callback(
         size < 0 ? MHD_SIZE_UNKNOWN : (uint64_t)size, HTTP_SOURCE_BYTES, piece_read, x, NULL);
 }

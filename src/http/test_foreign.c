@@ -284,6 +284,34 @@ static void foreign_tls_is_closed(void **state)
     print_message("closed after %d ms\n", (int)(ty_boot_ms() - start_ms));
 }
 
+/* What comes before TLS: all of it or nothing, and only ours. */
+static void introduction_is_measured(void **state)
+{
+    (void)state;
+    static const char whole[] = "CONNECT trainyard HTTP/1.1\r\n" WITH("good1") "\r\n";
+    assert_int_equal(introduction_bytes(TY_STR("")), 0);
+    for (size_t n = 0; n < strlen(whole); n++)
+        assert_int_equal(introduction_bytes((ty_str){whole, n}), 0);
+    char more[sizeof whole + 3];
+    snprintf(more, sizeof more, "%s\x16\x03\x01", whole);
+    assert_int_equal(introduction_bytes(ty_str_of(more)), strlen(whole));
+    assert_int_equal(introduction_bytes(TY_STR("CONNECT other HTTP/1.1\r\n\r\n")), 0);
+}
+
+/* Without a token, with one that is none of ours, or where no TLS is spoken: not a byte. */
+static void introduction_needs_a_token(void **state)
+{
+    (void)state;
+    need_root();
+    uint64_t before = refusals();
+    assert_string_equal(converse_as_nobody("CONNECT trainyard HTTP/1.1\r\n\r\n\x16\x03\x01"), "");
+    assert_string_equal(
+        converse_as_nobody("CONNECT trainyard HTTP/1.1\r\n" WITH("bad") "\r\n\x16\x03\x01"), "");
+    assert_string_equal(
+        converse_as_nobody("CONNECT trainyard HTTP/1.1\r\n" WITH("good1") "\r\n\x16\x03\x01"), "");
+    assert_int_equal(refusals(), before + 3);
+}
+
 /* Whoever sends nothing, or too little, is closed at its time, and places come free again. */
 static void silent_ones_are_closed(void **state)
 {
@@ -311,6 +339,8 @@ static const struct CMUnitTest tests[] = {
     TEST("foreign/has_its_project", foreign_has_its_project),
     TEST("foreign/bodies_in_pieces", foreign_bodies_in_pieces),
     TEST("foreign/tls_is_closed", foreign_tls_is_closed),
+    TEST("foreign/introduction_is_measured", introduction_is_measured),
+    TEST("foreign/introduction_needs_a_token", introduction_needs_a_token),
     TEST("foreign/silent_ones_are_closed", silent_ones_are_closed),
     TEST("foreign/places_are_given_back", places_are_given_back),
 };

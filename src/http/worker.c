@@ -12,9 +12,9 @@ ty_err http_park(struct http_request *req, int64_t ms)
     return TY_OK;
 }
 
-/* ---- lists (work_lock held) ---- */
+/* ---- lists (the caller holds the lock) ---- */
 
-static void list_add(struct exchange_list *l, struct exchange *x)
+void exchange_list_add(struct exchange_list *l, struct exchange *x)
 {
     x->prev = l->last;
     x->next = NULL;
@@ -26,7 +26,7 @@ static void list_add(struct exchange_list *l, struct exchange *x)
     l->count++;
 }
 
-static void list_remove(struct exchange_list *l, struct exchange *x)
+void exchange_list_remove(struct exchange_list *l, struct exchange *x)
 {
     if (x->prev)
         x->prev->next = x->next;
@@ -41,9 +41,9 @@ static void list_remove(struct exchange_list *l, struct exchange *x)
 
 static void unpark(struct http_server *s, struct exchange *x)
 {
-    list_remove(&s->parked, x);
+    exchange_list_remove(&s->parked, x);
     s->wakeable -= !x->timer_only;
-    list_add(&s->queue, x);
+    exchange_list_add(&s->queue, x);
     pthread_cond_signal(&s->work_ready);
 }
 
@@ -97,6 +97,39 @@ bool exchange_admit(struct exchange *x)
     return false;
 }
 
+static void response_reset(struct http_response *res)
+{
+    ty_buf_clear(&res->body);
+    *res = (struct http_response){.body = res->body};
+}
+
+static void exchange_log(const struct exchange *x)
+{
+    log_debug("http.request", "request=%s method=%s path='%.*s' status=%d", x->req.id,
+              method_name(x->req.method), x->req.path.len > 512 ? 512 : (int)x->req.path.len,
+              x->req.path.ptr, x->res.status ? x->res.status : 200);
+}
+
+bool exchange_now(struct exchange *x)
+{
+    struct router_match match;
+    if (!router_nows(x->server->router) || x->conn->foreign || !x->known_method ||
+        x->req.method != HTTP_GET || x->has_body || target_parse(&x->req, x->target) != TY_OK ||
+        router_find(x->server->router, &x->req, &match) != TY_OK)
+        return false; /* a worker says what is wrong, if anything is */
+    x->handler = match.handler;
+    x->ctx = match.ctx;
+    x->routed = true;
+    if (!match.now)
+        return false;
+    if (match.now(&x->req, &x->res, match.ctx) && !x->res.body.full) {
+        exchange_log(x);
+        return true;
+    }
+    response_reset(&x->res);
+    return false;
+}
+
 /* Returns true when the answer is made, false when the handler parked the request. */
 static bool exchange_run(struct exchange *x)
 {
@@ -105,8 +138,7 @@ static bool exchange_run(struct exchange *x)
     if (x->first_parked_ms != 0)
         x->req.waited_ms = ty_boot_ms() - x->first_parked_ms;
     x->req.park_ms = 0;
-    ty_buf_clear(&x->res.body);
-    x->res = (struct http_response){.body = x->res.body};
+    response_reset(&x->res);
     ty_err err = x->handler(&x->req, &x->res, x->ctx);
     if (err == TY_OK && x->req.park_ms > 0)
         return false;
@@ -114,9 +146,7 @@ static bool exchange_run(struct exchange *x)
         err = ty_buf_check(&x->res.body, "the response");
     if (err != TY_OK)
         answer_error(x, ty_err_http(err), err);
-    log_debug("http.request", "request=%s method=%s path='%.*s' status=%d", x->req.id,
-              method_name(x->req.method), x->req.path.len > 512 ? 512 : (int)x->req.path.len,
-              x->req.path.ptr, x->res.status ? x->res.status : 200);
+    exchange_log(x);
     return true;
 }
 
@@ -138,13 +168,13 @@ static bool park(struct http_server *s, struct exchange *x, uint64_t wakes_befor
     pthread_mutex_lock(&s->work_lock);
     bool stopping = s->stopping, kick = false;
     if (!stopping && s->wakes != wakes_before) {
-        list_add(&s->queue, x);
+        exchange_list_add(&s->queue, x);
         pthread_cond_signal(&s->work_ready);
     } else if (!stopping) {
         x->timer_only = s->wakeable >= HTTP_MAX_PARKED;
         s->wakeable += !x->timer_only;
         x->wake_ms = now + (x->timer_only && x->req.park_ms > 1000 ? 1000 : x->req.park_ms);
-        list_add(&s->parked, x);
+        exchange_list_add(&s->parked, x);
         kick = true;
     }
     pthread_mutex_unlock(&s->work_lock);
@@ -180,7 +210,7 @@ static void *worker_main(void *arg)
         struct exchange *x = s->queue.first;
         uint64_t wakes = s->wakes;
         if (x)
-            list_remove(&s->queue, x);
+            exchange_list_remove(&s->queue, x);
         pthread_mutex_unlock(&s->work_lock);
         if (!x)
             return NULL;
@@ -193,7 +223,7 @@ bool worker_submit(struct http_server *s, struct exchange *x)
     pthread_mutex_lock(&s->work_lock);
     bool taken = !s->stopping;
     if (taken) {
-        list_add(&s->queue, x);
+        exchange_list_add(&s->queue, x);
         pthread_cond_signal(&s->work_ready);
     }
     pthread_mutex_unlock(&s->work_lock);

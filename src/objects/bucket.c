@@ -118,6 +118,7 @@ struct get {
     bucket_edit edit;
     void *arg;
     struct bucket bucket;
+    bool sweeps; /* set by a patch: what goes by itself has changed */
 };
 
 static ty_err get_row(struct db_conn *c, struct get *x, bool reading)
@@ -147,7 +148,7 @@ ty_err objects_bucket_get(struct objects *o, struct ty_arena *a, ty_str name,
                           const struct object_conditions *conditions, struct bucket *ret_bucket)
 {
     struct get x = {.arena = a, .name = name, .conditions = conditions};
-    ty_err err = db_read(o->db, get_fn, &x);
+    ty_err err = bucket_explain(o, name, db_read(o->db, get_fn, &x));
     if (err == TY_OK)
         *ret_bucket = x.bucket;
     return err;
@@ -216,11 +217,13 @@ static ty_err patch_fn(struct db_conn *c, void *arg)
     if (err != TY_OK)
         return err;
     int64_t soft_delete_s = b->soft_delete_s;
+    ty_str lifecycle = b->lifecycle;
     err = x->edit(x->arena, b, x->arg);
     if (err == TY_OK)
         err = bucket_check(b);
     if (err != TY_OK)
         return err;
+    x->sweeps = b->soft_delete_s != soft_delete_s || !ty_str_eq(b->lifecycle, lifecycle);
     b->update_ns = ty_now_ns();
     b->metageneration++;
     if (b->soft_delete_s != soft_delete_s)
@@ -252,10 +255,13 @@ ty_err objects_bucket_patch(struct objects *o, struct ty_arena *a, ty_str name,
                             struct bucket *ret_bucket)
 {
     struct get x = {.arena = a, .name = name, .conditions = conditions, .edit = edit, .arg = arg};
-    ty_err err = db_write(o->db, patch_fn, &x);
-    if (err == TY_OK)
-        *ret_bucket = x.bucket;
-    return err;
+    ty_err err = bucket_explain(o, name, db_write(o->db, patch_fn, &x));
+    if (err != TY_OK)
+        return err;
+    if (x.sweeps)
+        sweep_soon(o);
+    *ret_bucket = x.bucket;
+    return TY_OK;
 }
 
 /* ---- delete ---- */
@@ -306,11 +312,13 @@ ty_err objects_bucket_delete(struct objects *o, ty_str name,
         return err;
     struct ty_arena a = {0};
     struct get x = {.arena = &a, .name = name, .conditions = conditions};
-    err = db_write(o->db, delete_fn, &x);
+    err = write_freeing(o, delete_fn, &x);
     if (err == TY_OK) {
         const char *bucket = ty_cstr(&a, name);
         folders_remove(o->buckets_fd, bucket); /* a start does what is left of this */
         if (ty_remove_tree(o->odd_fd, bucket) != TY_OK)
+            log_warn("objects.bucket", "error=\"%s\"", ty_err_message());
+        if (sessions_expire(o) != TY_OK) /* the next sweep does */
             log_warn("objects.bucket", "error=\"%s\"", ty_err_message());
     }
     ty_arena_clear(&a);

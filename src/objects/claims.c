@@ -32,9 +32,8 @@ ty_err claim_take(struct objects *o, uint64_t a, uint64_t b)
     pthread_mutex_lock(&o->claim_lock);
     bool taken = take_now(o, a, b);
     while (!taken && ty_boot_ns() < deadline_ns) {
-        int64_t until_ns = ty_now_ns() + 1000000000; /* woken by a release; looks again anyway */
-        struct timespec t = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
-        pthread_cond_timedwait(&o->claim_free, &o->claim_lock, &t);
+        /* woken by a release; looks again anyway */
+        ty_cond_wait_ms(&o->claim_free, &o->claim_lock, 1000);
         taken = take_now(o, a, b);
     }
     pthread_mutex_unlock(&o->claim_lock);

@@ -123,6 +123,33 @@ struct seen file_see(const struct objects *o, ty_str bucket, ty_str name)
     return seen;
 }
 
+struct seen viewer_see(struct viewer *v, ty_str name)
+{
+    struct seen seen = {.kind = SEEN_NOTHING};
+    char path[PATH_BYTES];
+    struct stat st;
+    if (!nice_path(v->o, v->bucket, name, path))
+        return seen;
+    char *slash = strrchr(path, '/'); /* there is one, behind the bucket */
+    *slash = '\0';
+    if (v->dir < 0 || strcmp(path, v->folder) != 0) {
+        viewer_end(v);
+        if (file_open(v->o->buckets_fd, path, O_PATH | O_DIRECTORY, 0, &v->dir) != 0)
+            return seen;
+        memcpy(v->folder, path, sizeof path);
+    }
+    if (fstatat(v->dir, slash + 1, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        seen_of(&st, &seen);
+    return seen;
+}
+
+void viewer_end(struct viewer *v)
+{
+    if (v->dir >= 0)
+        close(v->dir);
+    v->dir = -1;
+}
+
 static int file_mkdir(int dir, const char *name)
 {
     int err_no = ty_seam_step(TY_OP_RENAME);

@@ -102,6 +102,7 @@ static ty_err adopt_claimed(struct batch *x)
 {
     uint64_t claims[ENTRY_BATCH];
     size_t count = 0;
+    struct viewer viewer = {.o = x->o, .bucket = x->bucket, .dir = -1};
     for (size_t i = 0; i < x->count; i++) {
         if (x->known[i] || ty_str_ends(x->names[i], TY_STR("/")))
             continue;
@@ -113,8 +114,9 @@ static ty_err adopt_claimed(struct batch *x)
             continue;
         }
         claims[count++] = claim;
-        x->seen[i] = file_see(x->o, x->bucket, x->names[i]);
+        x->seen[i] = viewer_see(&viewer, x->names[i]);
     }
+    viewer_end(&viewer);
     ty_err err = db_write(x->o->db, adopt_fn, x);
     while (count > 0)
         claim_release(x->o, claims[--count], 0);
@@ -389,15 +391,20 @@ static ty_err whole_fn(struct db_conn *c, void *arg)
 }
 
 /* Every name of the bucket, page by page: listing is what compares. */
-static ty_err names_check(struct objects *o, ty_str bucket)
+static ty_err names_check(struct objects *o, ty_str bucket, int64_t hash_bytes, uint64_t *unhashed)
 {
     struct ty_arena a = {0};
     char token[OBJECTS_TOKEN_BYTES] = "";
     ty_err err;
     do {
         struct object_page page;
-        struct object_query query = {.bucket = bucket, .token = ty_str_of(token)};
+        struct object_query query = {
+            .bucket = bucket, .token = ty_str_of(token), .hash_bytes = hash_bytes};
+        if (scan_stopping(o))
+            return ty_fail(TY_CANCELLED, "the buckets are being closed");
         err = objects_list(o, &a, &query, &page);
+        for (size_t i = 0; err == TY_OK && i < page.item_count; i++)
+            *unhashed += !page.items[i].has_crc32c;
         snprintf(token, sizeof token, TY_STR_FMT,
                  TY_STR_ARG(err == TY_OK ? page.next_token : TY_STR("")));
         ty_arena_clear(&a);
@@ -405,15 +412,17 @@ static ty_err names_check(struct objects *o, ty_str bucket)
     return err;
 }
 
-ty_err objects_scan(struct objects *o, ty_str bucket)
+ty_err buckets_look(struct objects *o, ty_str bucket, int64_t hash_bytes, uint64_t *ret_unhashed)
 {
+    uint64_t unhashed = 0;
     struct whole x = {.bucket = bucket};
     ty_err err = db_read(o->db, whole_fn, &x);
     if (err == TY_OK && bucket.len > 0 && (!x.found || !ty_str_eq(x.bucket, bucket)))
-        err =
-            ty_fail(TY_NOT_FOUND, "the bucket '" TY_STR_FMT "' does not exist", TY_STR_ARG(bucket));
+        err = bucket_explain(o, bucket,
+                             ty_fail(TY_NOT_FOUND, "the bucket '" TY_STR_FMT "' does not exist",
+                                     TY_STR_ARG(bucket)));
     while (err == TY_OK && x.found) {
-        err = names_check(o, x.bucket);
+        err = names_check(o, x.bucket, hash_bytes, &unhashed);
         if (bucket.len > 0)
             break;
         x.bucket = ty_str_of(ty_format(&x.arena, TY_STR_FMT "!", TY_STR_ARG(x.bucket)));
@@ -421,7 +430,15 @@ ty_err objects_scan(struct objects *o, ty_str bucket)
             err = db_read(o->db, whole_fn, &x);
     }
     ty_arena_clear(&x.arena);
+    if (err == TY_OK)
+        *ret_unhashed = unhashed;
     return err;
+}
+
+ty_err objects_scan(struct objects *o, ty_str bucket)
+{
+    uint64_t unhashed;
+    return buckets_look(o, bucket, 0, &unhashed);
 }
 
 void folders_remove(int root, const char *path)

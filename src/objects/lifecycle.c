@@ -71,7 +71,10 @@ static ty_err rule_read(size_t i, const json_t *value, struct rule *r)
     ty_str type = wire_json_get_str(json_object_get(value, "action"), "type");
     r->deletes = ty_str_is(type, "Delete");
     if (!r->deletes && !ty_str_is(type, "AbortIncompleteMultipartUpload"))
-        return rule_bad(i, "must be Delete: here is only one class of storage", "action.type");
+        return rule_bad(i,
+                        "must be Delete or AbortIncompleteMultipartUpload, the actions known here "
+                        "(SetStorageClass is not: here is only one class of storage)",
+                        "action.type");
     const json_t *condition = json_object_get(value, "condition"), *part;
     if (json_object_size(condition) == 0)
         return rule_bad(i, "must not be empty: all objects would be deleted", "condition");

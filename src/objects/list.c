@@ -6,7 +6,10 @@
  * glob; one that would ends early, with a token.
  *
  * Then the page is held against the disk: the files it names, and the folders between its first and
- * last name. If something had changed there the rows follow, and the page is read once more. */
+ * last name. If something had changed there the rows follow, and the page is read once more.
+ *
+ * At last, where the query wants it, items that lack hashes get them: the smallest first, as far as
+ * the query's bytes go. What is left is for the scan thread. */
 #include "objects/objects_int.h"
 
 #include "wire/wire.h"
@@ -24,6 +27,7 @@ struct walk {
     const struct object_query *query;
     size_t limit;
     int64_t bucket_id;
+    struct bucket_row bucket;
     struct position from; /* where the page begins */
     struct position at;   /* after the last entry taken */
     ty_str below;         /* where the list ends */
@@ -200,6 +204,7 @@ static ty_err walk_fn(struct db_conn *c, void *arg)
     if (err != TY_OK)
         return err;
     x->bucket_id = b.id;
+    x->bucket = b;
     bool leap = true, row = false;
     while (err == TY_OK && !x->more) {
         if (leap)
@@ -225,7 +230,7 @@ static ty_err walk_page(struct walk *x)
     x->looked = x->row_count = 0;
     x->more = false;
     x->page = (struct object_page){.prefixes = ty_new_array(x->arena, ty_str, x->limit + 1)};
-    return db_read(x->o->db, walk_fn, x);
+    return bucket_explain(x->o, x->query->bucket, db_read(x->o->db, walk_fn, x));
 }
 
 /* ---- the page and the disk ---- */
@@ -275,8 +280,10 @@ static ty_err drift_follow(struct drift *x)
     if (young) /* a write in the same tick would not show: let the tick pass */
         usleep(FRESH_NS / 1000);
     x->count = kept;
+    struct viewer viewer = {.o = x->o, .bucket = x->walk->query->bucket, .dir = -1};
     for (size_t i = 0; i < kept; i++)
-        x->seen[i] = file_see(x->o, x->walk->query->bucket, x->walk->rows[x->which[i]].object.name);
+        x->seen[i] = viewer_see(&viewer, x->walk->rows[x->which[i]].object.name);
+    viewer_end(&viewer);
     ty_err err = kept > 0 ? db_write(x->o->db, drift_fn, x) : TY_OK;
     while (kept > 0)
         claim_release(x->o, claims[--kept], 0);
@@ -288,20 +295,48 @@ static ty_err walk_compare(struct walk *x)
     struct drift d = {.o = x->o, .walk = x};
     d.which = ty_new_array(&d.arena, size_t, x->row_count);
     d.seen = ty_new_array(&d.arena, struct seen, x->row_count);
+    struct viewer viewer = {.o = x->o, .bucket = x->query->bucket, .dir = -1};
     for (size_t i = 0; i < x->row_count; i++) {
         const struct row *row = &x->rows[i];
         if (row->object.delete_ns != 0 || (row->place != PLACE_NICE && row->place != PLACE_DIR))
             continue;
-        d.seen[d.count] = file_see(x->o, x->query->bucket, row->object.name);
+        d.seen[d.count] = viewer_see(&viewer, row->object.name);
         if (row_judge(row, &d.seen[d.count]) != VERDICT_SAME)
             d.which[d.count++] = i;
     }
+    viewer_end(&viewer);
     ty_err err = d.count > 0 ? drift_follow(&d) : TY_OK;
     ty_arena_clear(&d.arena);
     if (err == TY_OK && !x->query->soft_deleted)
         err = folders_check(x->o, x->query->bucket, x->bucket_id, x->from.name,
                             x->more ? x->at.name : x->below, ty_str_is(x->query->delimiter, "/"));
     return err;
+}
+
+/* ---- hashes ---- */
+
+static int by_size(const void *a, const void *b)
+{
+    const struct row *const *x = a, *const *y = b;
+    return ((*x)->object.size > (*y)->object.size) - ((*x)->object.size < (*y)->object.size);
+}
+
+static ty_err walk_hash(struct walk *x)
+{
+    struct row **rows = ty_new_array(x->arena, struct row *, x->row_count);
+    size_t count = 0, fit = 0;
+    for (size_t i = 0; i < x->row_count; i++)
+        if (x->is_item[i] && !x->rows[i].object.has_crc32c)
+            rows[count++] = &x->rows[i];
+    if (count == 0)
+        return TY_OK;
+    qsort(rows, count, sizeof(struct row *), by_size);
+    int64_t left = x->query->hash_bytes;
+    while (fit < count && rows[fit]->object.size <= left)
+        left -= rows[fit++]->object.size;
+    if (fit < count)
+        objects_scan_soon(x->o);
+    return rows_hash(x->o, x->query->bucket, rows, fit);
 }
 
 static void walk_result(struct walk *x, struct object_page *ret_page)
@@ -313,6 +348,7 @@ static void walk_result(struct walk *x, struct object_page *ret_page)
         if (!x->is_item[i])
             continue;
         page->items[n] = x->rows[i].object;
+        object_set_end(&page->items[n], &x->bucket);
         page->items[n++].bucket = x->query->bucket;
     }
     page->next_token = x->more ? token_make(x->arena, &x->at) : TY_STR("");
@@ -341,6 +377,8 @@ ty_err objects_list(struct objects *o, struct ty_arena *a, const struct object_q
         if (err != TY_OK || after == before)
             break;
     }
+    if (err == TY_OK && query->hash_bytes > 0)
+        err = walk_hash(&x);
     if (err == TY_OK)
         walk_result(&x, ret_page);
     return err;

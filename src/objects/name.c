@@ -33,6 +33,22 @@ static bool bucket_char(char c)
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
 }
 
+/* Four numbers and three dots, as 192.168.5.4. */
+static bool is_address(ty_str name)
+{
+    ty_str part, rest = name;
+    int parts = 0, digits = 0;
+    bool more = true;
+    while (more) {
+        more = ty_str_split(&rest, '.', &part);
+        int64_t number;
+        digits += part.len > 0 && part.len <= 3 && ty_parse_i64(part, &number) == TY_OK &&
+                  part.ptr[0] >= '0' && part.ptr[0] <= '9' && number <= 255;
+        parts++;
+    }
+    return parts == 4 && digits == 4;
+}
+
 ty_err objects_bucket_name_check(ty_str name)
 {
     if (!name.ptr)
@@ -53,6 +69,12 @@ ty_err objects_bucket_name_check(ty_str name)
                        "invalid bucket name: '" TY_STR_FMT
                        "'; it must have 3 to 63 characters a-z, 0-9, '-', '_' and '.', and begin "
                        "and end with a letter or digit",
+                       TY_STR_ARG(name));
+    if (is_address(name))
+        return ty_fail(TY_INVALID_ARGUMENT,
+                       "invalid bucket name: '" TY_STR_FMT
+                       "'; bucket names cannot be represented as an IP address in dotted-decimal "
+                       "notation",
                        TY_STR_ARG(name));
     return TY_OK;
 }

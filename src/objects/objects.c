@@ -133,7 +133,12 @@ ty_err objects_attach(const char *data_dir, struct objects **ret_objects)
     pthread_cond_init(&o->claim_free, NULL);
     pthread_mutex_init(&o->thread_lock, NULL);
     pthread_cond_init(&o->thread_wake, NULL);
+    pthread_cond_init(&o->scan_wake, NULL);
+    pthread_mutex_init(&o->recent_lock, NULL);
+    o->recent = calloc(RECENT_SLOTS, sizeof *o->recent);
+    ty_assert(o->recent);
     ty_err err = open_files(o);
+    o->recent_usable = err == TY_OK && recent_local(o->buckets_fd);
     if (err != TY_OK) {
         objects_close(o);
         return ty_wrap(err, "cannot open the buckets of '%s'", data_dir);
@@ -153,6 +158,8 @@ ty_err objects_open(const char *data_dir, struct objects **ret_objects)
         err = recover(o);
     if (err == TY_OK)
         err = settle_start(o);
+    if (err == TY_OK)
+        err = scan_start(o);
     if (err != TY_OK) {
         objects_close(o);
         return ty_wrap(err, "cannot open the buckets of '%s'", data_dir);
@@ -165,6 +172,7 @@ void objects_close(struct objects *o)
 {
     if (!o)
         return;
+    scan_stop(o);
     settle_stop(o);
     db_close(o->db);
     const int fds[] = {o->root_fd, o->buckets_fd, o->odd_fd, o->staging_fd};
@@ -175,6 +183,10 @@ void objects_close(struct objects *o)
     pthread_cond_destroy(&o->claim_free);
     pthread_mutex_destroy(&o->thread_lock);
     pthread_cond_destroy(&o->thread_wake);
+    pthread_cond_destroy(&o->scan_wake);
+    pthread_mutex_destroy(&o->recent_lock);
+    recent_clear(o);
+    free(o->recent);
     free(o->root);
     free(o);
 }

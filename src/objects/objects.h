@@ -16,7 +16,8 @@
  *
  * Others may change the files of buckets/ (jobs do, through /gcs). What stat says (inode, size,
  * mtime, ctime) is compared when an object is asked for or listed; a difference is a new
- * generation, whose hashes are computed when they are asked for. New and removed names are found
+ * generation, whose hashes are computed when they are asked for, alone or in a list that wants them
+ * (object_query.hash_bytes), or by the scan thread. New and removed names are found
  * where a folder's mtime differs from the recorded one, and by objects_scan (at a job's end).
  * A folder of no file is no object. Symbolic links and devices are never followed or listed.
  *
@@ -27,8 +28,8 @@
  *
  * Who frees: strings of results are in the arena given; objects_close, objects_upload_free. File
  * descriptors handed out are the caller's to close. Threads: every function may be called from any
- * thread and may block on the disk (not from an event loop); one upload belongs to one thread at a
- * time. Errors, beside each function's own:
+ * thread and may block on the disk (not from an event loop, but for objects_read_now); one upload
+ * belongs to one thread at a time. Errors, beside each function's own:
  *   TY_NOT_FOUND (404)            no such bucket, object, generation or session
  *   TY_FAILED_PRECONDITION (412)  a condition does not hold
  *   TY_ABORTED (304, 409)         not modified, from objects_get and objects_read; else a conflict
@@ -60,14 +61,19 @@ enum {
     OBJECTS_SESSION_BYTES = 33, /* an id: 32 hex digits and NUL */
     OBJECTS_TOKEN_BYTES = 2048,
 };
-#define OBJECTS_OBJECT_BYTES   (INT64_C(5) << 40) /* largest object: 5 TiB, as there */
+#define OBJECTS_OBJECT_BYTES   (INT64_C(5) << 40)   /* largest object: 5 TiB, as there */
+#define OBJECTS_HASH_BYTES     (INT64_C(256) << 20) /* hash_bytes of a client's list */
 #define OBJECTS_SESSION_TTL_NS (INT64_C(7) * 86400 * 1000000000)
 
 struct objects;
 /* Open data_dir/objects.db and its folders (made when missing); redo what a crash cut short. The
- * caller holds the data folder's lock. Starts one thread, for settling and lifecycle. */
+ * caller holds the data folder's lock. Starts two threads: settling and lifecycle, and
+ * objects_scan_soon. */
 TY_NODISCARD ty_err objects_open(const char *data_dir, struct objects **ret_objects);
 void objects_close(struct objects *o); /* nobody may be inside a call. NULL is fine */
+/* Before a start: where the disk is nearly full, data_dir/reserve is given up for what a start
+ * writes. The caller holds the data folder's lock. An open makes it again when there is room. */
+void objects_reserve_yield(const char *data_dir);
 
 /* A copy of the rows, of one moment, whoever works with them; nothing where there are none. */
 TY_NODISCARD ty_err objects_rows_copy(const char *data_dir, const char *to_dir);
@@ -93,7 +99,7 @@ struct bucket {
     ty_str extra;     /* JSON object of everything else, recorded only */
 };
 
-/* 3 to 63 (dotted: 222) characters a-z 0-9 - _ . as Cloud Storage has them. */
+/* 3 to 63 (dotted: 222) characters a-z 0-9 - _ . as Cloud Storage has them, and no IP address. */
 TY_NODISCARD ty_err objects_bucket_name_check(ty_str name);
 /* The caller fills name, project and what it wants of the rest; times and metageneration are set
  * here, and only on success. A lifecycle that cannot be followed: TY_INVALID_ARGUMENT naming the
@@ -150,10 +156,12 @@ struct object {
     int64_t metageneration;
     int64_t size;
     int64_t create_ns, update_ns;
-    int64_t delete_ns; /* when it stopped being live; 0: it is live */
+    int64_t delete_ns;      /* when it stopped being live; 0: it is live */
+    int64_t hard_delete_ns; /* soft-deleted: gone for good from then on */
     bool soft_deleted; /* to be restored or forgotten; else, with delete_ns, an old generation */
     bool has_md5;      /* not for composed ones */
-    bool has_crc32c;   /* false only in a list, for a file that changed behind our back */
+    bool has_crc32c;   /* false only in a list, for a file that changed behind our back and that
+                          hash_bytes did not reach */
     unsigned char md5[16];
     uint32_t crc32c;
     int components; /* > 0: composed of that many */
@@ -181,6 +189,11 @@ TY_NODISCARD ty_err objects_get(struct objects *o, struct ty_arena *a, struct ob
 TY_NODISCARD ty_err objects_read(struct objects *o, struct ty_arena *a, struct object_ref ref,
                                  const struct object_conditions *conditions,
                                  struct object *ret_object, int *ret_fd);
+/* The same for an event loop: never waits, for the disk or for anybody. False: it cannot be told
+ * now whether and how; ask objects_read on another thread. */
+bool objects_read_now(struct objects *o, struct ty_arena *a, struct object_ref ref,
+                      const struct object_conditions *conditions, struct object *ret_object,
+                      int *ret_fd);
 /* False: somebody wrote into the file since. Ask before the last bytes are sent. */
 bool objects_unchanged(const struct object *object, int fd);
 
@@ -294,6 +307,7 @@ struct object_query {
     bool versions;     /* old generations too, oldest first within a name */
     bool soft_deleted; /* only soft-deleted ones */
     bool include_trailing_delimiter; /* "dir/" is an item beside being a prefix */
+    int64_t hash_bytes; /* read at most that much to fill in missing hashes, smallest items first */
 };
 struct object_page {
     struct object *items;
@@ -315,8 +329,12 @@ bool objects_glob_match(ty_str glob, ty_str name); /* of a glob that was checked
 /* Look at every folder of a bucket (empty: of all) for changes made behind our back. For a job's
  * end. */
 TY_NODISCARD ty_err objects_scan(struct objects *o, ty_str bucket);
-/* Expired sessions, soft-deleted objects past their time, lifecycle rules. The thread does it every
- * hour. */
+/* The same for all, on a thread of its own, soon; then hashes that are missing. Never blocks. A
+ * list that leaves some out for lack of hash_bytes calls it. */
+void objects_scan_soon(struct objects *o);
+/* Expired sessions, soft-deleted objects past their time, lifecycle rules. The thread does it a
+ * minute after the start, then every hour, and seconds after a bucket's lifecycle or soft-delete
+ * policy changed. */
 TY_NODISCARD ty_err objects_sweep(struct objects *o);
 /* Where a bucket's files are, for binding at /gcs: "<data>/buckets/<bucket>". */
 const char *objects_bucket_path(struct objects *o, struct ty_arena *a, ty_str bucket);

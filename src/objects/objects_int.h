@@ -19,8 +19,14 @@ enum {
     SETTLE_ROWS = 500,   /* of one commit: the writer thread has others to serve */
     SETTLE_MS = 250,
     SWEEP_MS = 3600 * 1000,
+    SWEEP_FIRST_MS = 60 * 1000,  /* after a start: servers that live for minutes sweep, too */
+    SWEEP_SOON_MS = 5 * 1000,    /* after a policy changed; several changes are one sweep */
     CHECKPOINT_BYTES = 64 << 20, /* a session's bytes between two records of its offset */
     FLUSH_BYTES = 8 << 20,       /* written out in the background from then on */
+    RESERVE_BYTES = 4 << 20,     /* of data/reserve (reserve.c) */
+    RESERVE_LEAST = 64 << 10,    /* a smaller one would help nobody */
+    RECENT_SLOTS = 1024,
+    RECENT_BYTES = 1024, /* of a row's strings; one with more is not kept */
 };
 
 struct objects {
@@ -39,8 +45,17 @@ struct objects {
     pthread_mutex_t thread_lock;
     pthread_cond_t thread_wake;
     bool closing;
+    pthread_t scan_thread;
+    bool scan_runs;
+    pthread_cond_t scan_wake; /* with thread_lock */
+    bool scan_wanted;
+    bool sweep_wanted; /* with thread_lock */
     bool unsettled;    /* atomic: something was committed since the last settling */
     uint64_t followed; /* atomic: rows changed because the disk had changed */
+
+    bool recent_usable;
+    pthread_mutex_t recent_lock;
+    struct recent *recent; /* RECENT_SLOTS of them */
 };
 
 /* ---- rows ---- */
@@ -63,6 +78,13 @@ struct row {
     ty_str stage; /* empty: settled. "-": the file may still be at its nice place. Else its name in
                      staging/, where it may still be */
     int64_t ino, ctime_ns; /* ctime 0: not known yet (a rename changes it); or CTIME_LINKED */
+};
+
+/* A row and what it was read under (recent.c). */
+struct recent {
+    uint64_t hash, epoch;
+    struct row row; /* .object.bucket is set */
+    char *text;     /* its strings; NULL: the slot is empty */
 };
 
 struct bucket_row {
@@ -95,6 +117,9 @@ struct object_settings settings_dup(struct ty_arena *a, const struct object_sett
 void md5_to_ints(const unsigned char md5[16], int64_t *ret_a, int64_t *ret_b);
 void md5_from_ints(int64_t a, int64_t b, unsigned char md5[16]);
 
+/* The same error, or if it says that the bucket does not exist and buckets/ has a folder of its
+ * name (a job made it, or the bucket was deleted under one), the error that tells so. */
+TY_NODISCARD ty_err bucket_explain(const struct objects *o, ty_str name, ty_err err);
 TY_NODISCARD ty_err bucket_find(struct db_conn *c, struct ty_arena *a, ty_str name,
                                 struct bucket_row *ret_bucket);
 /* *ret_found false: there is none. */
@@ -147,6 +172,15 @@ int file_open(int root, const char *path, int flags, mode_t mode, int *ret_fd);
 int file_stat(int root, const char *path, struct stat *ret_st);
 void seen_of(const struct stat *st, struct seen *ret_seen);
 struct seen file_see(const struct objects *o, ty_str bucket, ty_str name);
+/* file_see of many names of a bucket: the folder of those that follow each other is opened once. */
+struct viewer {
+    const struct objects *o;
+    ty_str bucket;
+    int dir; /* -1: none */
+    char folder[PATH_BYTES];
+};
+struct seen viewer_see(struct viewer *v, ty_str name);
+void viewer_end(struct viewer *v);
 /* The folder that holds `path`'s last part; `make`: mkdir -p it. */
 int file_parent(int root, const char *path, bool make, int *ret_fd, const char **ret_leaf);
 int file_move(int from_root, const char *from, int to_root, const char *to, bool make);
@@ -211,6 +245,29 @@ TY_NODISCARD ty_err object_open(struct objects *o, struct ty_arena *a, struct ob
                                 const struct object_conditions *conditions, bool hashed,
                                 struct row *ret_row, bool *ret_old, int *ret_fd);
 
+/* The row's bytes: 0, or errno; ENOENT: neither where they should be nor on their way there. */
+int row_open(struct objects *o, ty_str bucket, const struct row *row, int *ret_fd);
+/* Until when a soft-deleted one can be restored, by its bucket's policy as it is now. */
+void object_set_end(struct object *object, const struct bucket_row *b);
+/* Is the open file what the row says? */
+bool row_is_file(const struct row *row, int fd);
+
+/* ---- hashes of files that we did not write (hash.c) ---- */
+
+/* Compute and record. *ret_same: the file stayed the same while it was read; then the row has them.
+ * Closing: TY_CANCELLED. */
+TY_NODISCARD ty_err hash_file(struct objects *o, struct row *row, int fd, bool *ret_same);
+/* The same for rows of a bucket; those that change or cannot be read stay without. Reorders `rows`.
+ */
+TY_NODISCARD ty_err rows_hash(struct objects *o, ty_str bucket, struct row **rows, size_t count);
+
+/* ---- rows looked at lately (recent.c) ---- */
+
+bool recent_local(int fd); /* a file system that answers without a network */
+/* `epoch` was taken before the row was read. row->object.bucket is set. */
+void recent_put(struct objects *o, uint64_t epoch, const struct row *row);
+void recent_clear(struct objects *o);
+
 /* ---- digests ---- */
 
 /* libcrypto's own MD5_CTX, in plain memory: it can be kept in a row and taken up again. */
@@ -225,12 +282,27 @@ void sha256_hex(ty_str s, char out[65]);
 /* crc32c of A followed by B, which is len_b long. */
 uint32_t crc32c_join(uint32_t a, uint32_t b, int64_t len_b);
 
+/* ---- a full disk (reserve.c) ---- */
+
+/* db_write of something that frees space: on a full disk the reserve is given up for it, and it is
+ * tried once more. `fn` may so be called twice. */
+TY_NODISCARD ty_err write_freeing(struct objects *o, db_fn fn, void *arg);
+/* Make the reserve again, or larger, if there is room. */
+void reserve_keep(struct objects *o);
+
 /* ---- upkeep ---- */
 
 TY_NODISCARD ty_err recover(struct objects *o); /* at the start, before anybody calls */
 TY_NODISCARD ty_err settle(struct objects *o);
 TY_NODISCARD ty_err settle_start(struct objects *o);
 void settle_stop(struct objects *o);
+TY_NODISCARD ty_err scan_start(struct objects *o);
+void scan_stop(struct objects *o);
+bool scan_stopping(struct objects *o); /* closing: a long look ends now */
+/* objects_scan, hashing at most that many bytes a page; *ret_unhashed: objects without hashes. */
+TY_NODISCARD ty_err buckets_look(struct objects *o, ty_str bucket, int64_t hash_bytes,
+                                 uint64_t *ret_unhashed);
+void sweep_soon(struct objects *o); /* SWEEP_SOON_MS from now, or before */
 /* Look at the folders of [from, below) for new names. `shallow`: of those not yet looked at, and of
  * `from`'s own. */
 TY_NODISCARD ty_err folders_check(struct objects *o, ty_str bucket, int64_t bucket_id, ty_str from,

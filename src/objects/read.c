@@ -5,14 +5,13 @@
  * rename is on its way is looked for at both ends. Nobody is locked out; TRIES looks settle it. */
 #include "objects/objects_int.h"
 
-#include "wire/wire.h"
-
 struct look {
     struct ty_arena *arena;
     struct object_ref ref;
     struct row row;
     bool found, old;
     bool refreshed; /* a name without a row was held against the disk */
+    uint64_t epoch; /* of the database, before the row was read */
 };
 
 static ty_err look_fn(struct db_conn *c, void *arg)
@@ -30,11 +29,11 @@ static ty_err look_fn(struct db_conn *c, void *arg)
     err = row_find_old(c, x->arena, b.id, x->ref.name, x->ref.generation, &x->row, &x->found);
     x->old = true;
     x->found = x->found && x->row.object.soft_deleted == x->ref.soft_deleted;
+    object_set_end(&x->row.object, &b);
     return err;
 }
 
-/* 0, or errno; ENOENT: neither where it should be nor on its way there. */
-static int open_bytes(struct objects *o, ty_str bucket, const struct row *row, int *ret_fd)
+int row_open(struct objects *o, ty_str bucket, const struct row *row, int *ret_fd)
 {
     char path[PATH_BYTES], stage[STAGE_BYTES];
     bool nice = nice_path(o, bucket, row->object.name, path);
@@ -62,7 +61,13 @@ static int open_bytes(struct objects *o, ty_str bucket, const struct row *row, i
     return err_no;
 }
 
-static bool row_is_file(const struct row *row, int fd)
+void object_set_end(struct object *object, const struct bucket_row *b)
+{
+    if (object->soft_deleted)
+        object->hard_delete_ns = object->delete_ns + b->soft_delete_s * 1000000000;
+}
+
+bool row_is_file(const struct row *row, int fd)
 {
     if (row->place == PLACE_DIR || row->place == PLACE_NONE)
         return true;
@@ -79,73 +84,6 @@ static bool row_is_file(const struct row *row, int fd)
            (row->place != PLACE_NICE || row->ctime_ns <= 0 || row->ctime_ns == seen.ctime_ns);
 }
 
-/* ---- hashes of a file that we did not write ---- */
-
-struct hashed {
-    struct row *row;
-};
-
-static ty_err hashed_fn(struct db_conn *c, void *arg)
-{
-    struct row *row = ((struct hashed *)arg)->row;
-    struct db_stmt *s;
-    int64_t md5_a, md5_b;
-    ty_err err = db_prepare(c,
-                            "UPDATE object SET hashes = 3, md5_a = ?4, md5_b = ?5, crc32c = ?6 "
-                            "WHERE bucket = ?1 AND name = ?2 AND generation = ?3 AND mtime_ns = ?7",
-                            &s);
-    if (err != TY_OK)
-        return err;
-    md5_to_ints(row->object.md5, &md5_a, &md5_b);
-    db_bind_i64(s, 1, row->bucket_id);
-    db_bind_str(s, 2, row->object.name);
-    db_bind_i64(s, 3, row->object.generation);
-    db_bind_i64(s, 4, md5_a);
-    db_bind_i64(s, 5, md5_b);
-    db_bind_i64(s, 6, row->object.crc32c);
-    db_bind_i64(s, 7, row->object.mtime_ns);
-    return db_run(s);
-}
-
-/* *ret_same: the file stayed the same while it was read; then the row has its hashes. */
-static ty_err hash_file(struct objects *o, struct row *row, int fd, bool *ret_same)
-{
-    enum { PIECE = 1 << 20 };
-    struct md5 md5;
-    uint32_t crc = 0;
-    int64_t at = 0, age_ns = ty_now_ns() - row->object.mtime_ns;
-    if (age_ns >= 0 && age_ns < FRESH_NS) /* let its time stamp go stale first */
-        usleep((useconds_t)((FRESH_NS - age_ns) / 1000 + 1));
-    if (!row_is_file(row, fd)) {
-        *ret_same = false;
-        return TY_OK;
-    }
-    char *piece = malloc(PIECE);
-    ty_assert(piece);
-    md5_init(&md5);
-    ssize_t n = 1;
-    while (at < row->object.size && n != 0) {
-        n = pread(fd, piece, PIECE, at);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            break;
-        md5_add(&md5, piece, (size_t)n);
-        crc = wire_crc32c(crc, piece, (size_t)n);
-        at += n;
-    }
-    free(piece);
-    if (n < 0)
-        return ty_fail_errno(errno, "cannot read '" TY_STR_FMT "'", TY_STR_ARG(row->object.name));
-    *ret_same = at == row->object.size && row_is_file(row, fd);
-    if (!*ret_same)
-        return TY_OK;
-    md5_end(&md5, row->object.md5);
-    row->object.crc32c = crc;
-    row->object.has_md5 = row->object.has_crc32c = true;
-    return db_write(o->db, hashed_fn, &(struct hashed){row});
-}
-
 /* ---- looking ---- */
 
 /* One look. *ret_again: something was changing. *ret_fd is -1 or open. */
@@ -155,7 +93,8 @@ static ty_err look_once(struct objects *o, struct look *x,
 {
     *ret_again = false;
     *ret_fd = -1;
-    ty_err err = db_read(o->db, look_fn, x);
+    x->epoch = db_epoch(o->db);
+    ty_err err = bucket_explain(o, x->ref.bucket, db_read(o->db, look_fn, x));
     if (err != TY_OK)
         return err;
     if (!x->found && x->ref.generation == 0 && !x->refreshed &&
@@ -169,7 +108,7 @@ static ty_err look_once(struct objects *o, struct look *x,
                    ? err
                    : object_not_found(x->ref.bucket, x->ref.name, x->ref.generation);
     }
-    int err_no = open_bytes(o, x->ref.bucket, &x->row, ret_fd);
+    int err_no = row_open(o, x->ref.bucket, &x->row, ret_fd);
     bool same = err_no == 0 && row_is_file(&x->row, *ret_fd);
     if (same && x->row.place == PLACE_DIR && x->row.stage.len == 0)
         same = file_see(o, x->ref.bucket, x->ref.name).kind == SEEN_FOLDER;
@@ -200,6 +139,8 @@ ty_err object_open(struct objects *o, struct ty_arena *a, struct object_ref ref,
         ty_err err = look_once(o, &x, conditions, hashed, &again, &fd);
         if (err == TY_OK && !again) {
             x.row.object.bucket = ty_str_dup(a, ref.bucket);
+            if (!x.old)
+                recent_put(o, x.epoch, &x.row);
             *ret_row = x.row;
             *ret_old = x.old;
             if (ret_fd)
@@ -378,7 +319,7 @@ ty_err objects_delete(struct objects *o, struct object_ref ref,
     if (err != TY_OK)
         return err;
     x.seen = file_see(o, ref.bucket, ref.name);
-    err = db_write(o->db, delete_fn, &x);
+    err = write_freeing(o, delete_fn, &x);
     if (err == TY_OK && !x.kept)
         row_remove_file(o, ref.bucket, &x.look.row);
     else if (err == TY_OK)

@@ -120,6 +120,24 @@ void row_load(struct db_stmt *s, struct ty_arena *a, struct row *ret_row)
     settings_load(s, ROW_SETTINGS, a, &ret_row->object.settings);
 }
 
+ty_err bucket_explain(const struct objects *o, ty_str name, ty_err err)
+{
+    char folder[256], missing[300];
+    struct stat st;
+    if (err != TY_NOT_FOUND || name.len == 0 || name.len >= sizeof(folder) || name.ptr[0] == '.' ||
+        memchr(name.ptr, '/', name.len) != NULL || memchr(name.ptr, '\0', name.len) != NULL)
+        return err;
+    snprintf(folder, sizeof(folder), TY_STR_FMT, TY_STR_ARG(name));
+    snprintf(missing, sizeof(missing), "the bucket '%s' does not exist", folder);
+    if (strcmp(ty_err_message(), missing) != 0 ||
+        fstatat(o->buckets_fd, folder, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(st.st_mode))
+        return err;
+    return ty_fail(err,
+                   "%s; there is a folder of that name in the data folder's buckets/: 'trainyard "
+                   "storage buckets create gs://%s' makes it a bucket, with its files",
+                   missing, folder);
+}
+
 ty_err bucket_find(struct db_conn *c, struct ty_arena *a, ty_str name,
                    struct bucket_row *ret_bucket)
 {
@@ -446,7 +464,7 @@ ty_err refresh(struct objects *o, ty_str bucket, ty_str name)
     if (err != TY_OK)
         return err;
     see_aged(o, bucket, name, &x.seen);
-    err = db_write(o->db, follow_fn, &x);
+    err = bucket_explain(o, x.bucket, db_write(o->db, follow_fn, &x));
     claim_release(o, claim, 0);
     ty_arena_clear(&x.arena);
     return err;

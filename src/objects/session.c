@@ -214,7 +214,7 @@ ty_err objects_session_create(struct objects *o, const struct object_target *tar
     ty_random(random, sizeof random);
     for (int i = 0; i < 16; i++)
         snprintf(x.session.shown.id + 2 * i, 3, "%02x", random[i]);
-    err = db_write(o->db, create_fn, &x);
+    err = bucket_explain(o, target->bucket, db_write(o->db, create_fn, &x));
     if (err == TY_OK)
         memcpy(ret_id, x.session.shown.id, OBJECTS_SESSION_BYTES);
     ty_arena_clear(&x.arena);
@@ -355,7 +355,7 @@ ty_err objects_upload_pause(struct objects_upload *u, int64_t *ret_offset)
     ty_err err = u->broken || u->offset == u->recorded ? TY_OK : session_record(u);
     if (err == TY_OK) /* what a broken one wrote since is cut off when it is taken up again */
         *ret_offset = u->recorded;
-    return err;
+    return upload_failed(u, err);
 }
 
 /* ---- cancel and expire ---- */
@@ -393,7 +393,7 @@ ty_err objects_session_cancel(struct objects *o, ty_str id)
     struct cancel x = {.id = id};
     if (id.len != STAGE_BYTES - 1)
         return session_unknown(id);
-    ty_err err = db_write(o->db, cancel_fn, &x);
+    ty_err err = write_freeing(o, cancel_fn, &x);
     if (err == TY_OK && !x.done) /* one who is writing to it finds its row gone */
         stage_remove(o, id);
     return err;
@@ -405,13 +405,17 @@ struct expired {
     size_t count;
 };
 
+/* Past their time, or of a bucket that is gone. */
 static ty_err expired_fn(struct db_conn *c, void *arg)
 {
     struct expired *x = arg;
     struct db_stmt *s;
     bool row = false;
     x->count = 0;
-    ty_err err = db_prepare(c, "SELECT id FROM session WHERE expire_ns < ?1 LIMIT ?2", &s);
+    ty_err err = db_prepare(c,
+                            "SELECT id FROM session WHERE expire_ns < ?1 OR bucket NOT IN "
+                            "(SELECT name FROM bucket) LIMIT ?2",
+                            &s);
     if (err != TY_OK)
         return err;
     db_bind_i64(s, 1, ty_now_ns());
@@ -429,7 +433,7 @@ ty_err sessions_expire(struct objects *o)
     ty_assert(x);
     ty_err err;
     do {
-        err = db_write(o->db, expired_fn, x);
+        err = write_freeing(o, expired_fn, x);
         for (size_t i = 0; err == TY_OK && i < x->count; i++)
             if (!x->done[i])
                 stage_remove(o, ty_str_of(x->ids[i]));

@@ -148,6 +148,22 @@ static ty_err old_is_kept(struct objects *o, const struct row *row)
                                    : err;
 }
 
+/* A file as it is once its ctime cannot be given again: who writes to it after that leaves another.
+ * The first of a batch waits, and the others have been waited for with it. */
+static struct seen stale_see(int root, const char *path)
+{
+    struct seen seen = {0};
+    struct stat st;
+    for (int i = 0; i < 2 && file_stat(root, path, &st) == 0; i++) {
+        seen_of(&st, &seen);
+        int64_t age_ns = ty_now_ns() - seen.ctime_ns;
+        if (age_ns < 0 || age_ns >= FRESH_NS)
+            break;
+        usleep((useconds_t)((FRESH_NS - age_ns) / 1000 + 1));
+    }
+    return seen;
+}
+
 /* *done: the file is in its place for good. Where the rename is missing, it is made, unless
  * somebody is at it. */
 static ty_err settle_row(struct pending *x, struct unsettled *u)
@@ -160,6 +176,10 @@ static ty_err settle_row(struct pending *x, struct unsettled *u)
     ty_err err = u->old ? TY_OK : old_is_kept(o, row);
     if (err == TY_OK)
         err = row_place(o, &x->arena, u->bucket, row);
+    /* Where a job has made links, both may be the same file: rename does nothing then, and leaves
+     * the staged name. */
+    if (err == TY_OK && row->place != PLACE_NONE && stage_exists(o, row->stage))
+        stage_remove(o, row->stage);
     bool placed = err == TY_OK && !stage_exists(o, row->stage);
     if (err != TY_OK) /* it stays readable where it is; said once a minute by who tried first */
         log_debug("objects.settle", "error=\"%s\"", ty_err_message());
@@ -168,13 +188,10 @@ static ty_err settle_row(struct pending *x, struct unsettled *u)
     bool has_path = row->place == PLACE_ODD || nice_path(o, u->bucket, row->object.name, path);
     if (row->place == PLACE_ODD)
         odd_path(u->bucket, row->object.name, row->object.generation, path);
-    struct stat st;
-    struct seen seen = {0};
-    if (placed && has_path && file_stat(root, path, &st) == 0)
-        seen_of(&st, &seen);
+    claim_release(o, claim, 0);
+    struct seen seen = placed && has_path ? stale_see(root, path) : (struct seen){0};
     /* Written to since we put it there: no ctime of ours, and its mtime tells. */
     u->ctime_ns = seen.ino == row->ino && seen.mtime_ns == row->object.mtime_ns ? seen.ctime_ns : 1;
-    claim_release(o, claim, 0);
     err = placed && has_path ? sync_parent(x, root, path) : TY_OK;
     u->done = placed && err == TY_OK;
     return err;
@@ -292,33 +309,72 @@ void wake_settling(struct objects *o)
     pthread_mutex_unlock(&o->thread_lock);
 }
 
+void sweep_soon(struct objects *o)
+{
+    pthread_mutex_lock(&o->thread_lock);
+    o->sweep_wanted = true;
+    pthread_cond_signal(&o->thread_wake);
+    pthread_mutex_unlock(&o->thread_lock);
+}
+
+static bool sweep_wanted(struct objects *o)
+{
+    pthread_mutex_lock(&o->thread_lock);
+    bool wanted = o->sweep_wanted;
+    o->sweep_wanted = false;
+    pthread_mutex_unlock(&o->thread_lock);
+    return wanted;
+}
+
 /* False: closing. */
 static bool thread_wait(struct objects *o, int64_t ms, bool for_work)
 {
-    int64_t until_ns = ty_now_ns() + ms * 1000000;
-    struct timespec t = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
+    int64_t until_ms = ty_boot_ms() + ms, left;
     pthread_mutex_lock(&o->thread_lock);
-    while (!o->closing && !(for_work && __atomic_load_n(&o->unsettled, __ATOMIC_RELAXED)))
-        if (pthread_cond_timedwait(&o->thread_wake, &o->thread_lock, &t) == ETIMEDOUT)
-            break;
+    while (!o->closing &&
+           !(for_work && (o->sweep_wanted || __atomic_load_n(&o->unsettled, __ATOMIC_RELAXED))) &&
+           (left = until_ms - ty_boot_ms()) > 0)
+        ty_cond_wait_ms(&o->thread_wake, &o->thread_lock, left);
     bool goes_on = !o->closing;
     pthread_mutex_unlock(&o->thread_lock);
     return goes_on;
 }
 
+/* When the next sweep is due: by the wall clock too, which is what rules go by. */
+struct due {
+    int64_t boot_ms, wall_ns;
+};
+
+static struct due due_in(int64_t ms)
+{
+    return (struct due){ty_boot_ms() + ms, ty_now_ns() + ms * 1000000};
+}
+
+static int64_t due_left_ms(const struct due *d)
+{
+    int64_t boot = d->boot_ms - ty_boot_ms(), wall = (d->wall_ns - ty_now_ns()) / 1000000;
+    int64_t left = boot < wall ? boot : wall;
+    return left > 0 ? left : 0;
+}
+
 static void *thread_main(void *arg)
 {
     struct objects *o = arg;
-    int64_t sweep_ms = ty_boot_ms() + SWEEP_MS;
-    while (thread_wait(o, SWEEP_MS, true) && thread_wait(o, SETTLE_MS, false)) {
+    struct due due = due_in(SWEEP_FIRST_MS);
+    reserve_keep(o);
+    while (thread_wait(o, due_left_ms(&due), true) && thread_wait(o, SETTLE_MS, false)) {
         if (__atomic_exchange_n(&o->unsettled, false, __ATOMIC_RELAXED) && settle(o) != TY_OK) {
             log_warn("objects.settle", "error=\"%s\"", ty_err_message());
             __atomic_store_n(&o->unsettled, true, __ATOMIC_RELAXED); /* again, a little later */
             thread_wait(o, 10 * SETTLE_MS, false);
+        } else {
+            reserve_keep(o);
         }
-        if (ty_boot_ms() < sweep_ms)
+        if (sweep_wanted(o) && due_left_ms(&due) > SWEEP_SOON_MS)
+            due = due_in(SWEEP_SOON_MS);
+        if (due_left_ms(&due) > 0)
             continue;
-        sweep_ms = ty_boot_ms() + SWEEP_MS;
+        due = due_in(SWEEP_MS);
         if (objects_sweep(o) != TY_OK)
             log_warn("objects.sweep", "error=\"%s\"", ty_err_message());
     }

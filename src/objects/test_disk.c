@@ -1,5 +1,7 @@
-/* test_disk.c -- files that others change, as jobs do through /gcs; and hostile ones. */
+/* test_disk.c -- files that others change, as jobs do through /gcs; hostile ones; and a full disk.
+ */
 #include "objects/test_objects.h"
+#include "objects/upload_int.h"
 
 #include "wire/wire.h"
 
@@ -26,6 +28,100 @@ static void disk_new_file_is_an_object(void **state)
     fixture_reopen(&f);
     assert_int_equal(get(&f, "theirs.txt").generation, object.generation);
     assert_holds(&f, "theirs.txt", "made by a job");
+    fixture_close(&f);
+}
+
+static struct object_page list_page(struct fixture *f, struct object_query query)
+{
+    struct object_page page;
+    query.bucket = BUCKET;
+    assert_ok(objects_list(f->o, &f->a, &query, &page));
+    return page;
+}
+
+#define UNHASHED "SELECT count(*) FROM object WHERE hashes = 0"
+
+/* The smallest first, never more than was allowed; what was read is recorded. */
+static void hashes_in_a_list(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    disk_write(&f, "buckets/data/a", "0123456789");
+    disk_write(&f, "buckets/data/b", "12");
+    disk_write(&f, "buckets/data/c", "123");
+    struct object_page page = list_page(&f, (struct object_query){0});
+    assert_int_equal(page.item_count, 3);
+    for (size_t i = 0; i < 3; i++)
+        assert_false(page.items[i].has_md5 || page.items[i].has_crc32c);
+    page = list_page(&f, (struct object_query){.hash_bytes = 4});
+    assert_true(!page.items[0].has_crc32c && page.items[1].has_md5 && !page.items[2].has_crc32c);
+    assert_int_equal(ask(&f, UNHASHED), 2);
+    page = list_page(&f, (struct object_query){.hash_bytes = 13});
+    for (size_t i = 0; i < 3; i++) {
+        struct object one = get(&f, i == 0 ? "a" : i == 1 ? "b" : "c");
+        assert_true(page.items[i].has_md5 && page.items[i].has_crc32c);
+        assert_memory_equal(page.items[i].md5, one.md5, 16);
+        assert_int_equal(page.items[i].crc32c, one.crc32c);
+        assert_int_equal(page.items[i].generation, one.generation);
+    }
+    assert_int_equal(page.items[0].crc32c, wire_crc32c(0, "0123456789", 10));
+    assert_int_equal(ask(&f, UNHASHED), 0);
+    page = list_page(&f, (struct object_query){0});
+    assert_true(page.items[0].has_md5);
+    fixture_close(&f);
+}
+
+/* A soft-deleted one that never had hashes gets them, too. */
+static void hashes_of_old_ones(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    disk_write(&f, "buckets/data/a", "12");
+    list_page(&f, (struct object_query){0});
+    ask(&f, "UPDATE bucket SET soft_delete_s = 1000");
+    assert_ok(objects_delete(f.o, ref_of("a"), NULL));
+    assert_int_equal(ask(&f, "SELECT hashes FROM old"), 0);
+    struct object_page page =
+        list_page(&f, (struct object_query){.soft_deleted = true, .hash_bytes = 2});
+    assert_true(page.item_count == 1 && page.items[0].has_md5);
+    assert_int_equal(page.items[0].crc32c, wire_crc32c(0, "12", 2));
+    assert_int_equal(ask(&f, "SELECT hashes FROM old"), 3);
+    fixture_close(&f);
+}
+
+/* A list that had to leave some out wakes the thread that does the rest. */
+static void hashes_in_the_background(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    disk_write(&f, "buckets/data/a", "0123456789");
+    assert_false(list_page(&f, (struct object_query){.hash_bytes = 1}).items[0].has_crc32c);
+    for (int i = 0; i < 600 && ask(&f, UNHASHED) > 0; i++)
+        usleep(100000);
+    struct object_page page = list_page(&f, (struct object_query){0});
+    assert_true(page.items[0].has_md5);
+    assert_int_equal(page.items[0].crc32c, wire_crc32c(0, "0123456789", 10));
+    fixture_close(&f);
+}
+
+/* A terabyte of holes would take the better part of an hour. */
+static void hashes_end_with_the_buckets(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    disk_write(&f, "buckets/data/a", "");
+    assert_int_equal(truncate(path_of(&f, "buckets/data/a"), INT64_C(1) << 40), 0);
+    objects_scan_soon(f.o);
+    for (int i = 0; i < 600 && ask(&f, UNHASHED) != 1; i++) /* the first look has ended */
+        usleep(100000);
+    usleep(300000);
+    objects_close(f.o);
+    f.o = NULL;
+    assert_int_equal(ask(&f, UNHASHED), 1);
     fixture_close(&f);
 }
 
@@ -125,6 +221,60 @@ static void disk_many_new_names_are_all_found(void **state)
         query.token = page.next_token;
     } while (query.token.len > 0);
     assert_int_equal(count, 90 * 50);
+    fixture_close(&f);
+}
+
+/* Two names of one file, made by a job: moving one over the other leaves no third. */
+static void disk_move_over_a_link_to_the_same_file(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    put(&f, "a", "bytes");
+    assert_int_equal(link(path_of(&f, "buckets/data/a"), path_of(&f, "buckets/data/b")), 0);
+    struct object moved;
+    struct object_target target = {.bucket = BUCKET, .name = TY_STR("b")};
+    assert_ok(objects_move(f.o, &f.a, ref_of("a"), NULL, &target, &moved));
+    assert_ok(settle(f.o));
+    assert_int_equal(disk_count(&f, "staging"), 0);
+    assert_gone(&f, "a");
+    assert_holds(&f, "b", "bytes");
+    fixture_reopen(&f);
+    assert_gone(&f, "a");
+    assert_holds(&f, "b", "bytes");
+    fixture_close(&f);
+}
+
+static void disk_scan_soon_finds_what_others_did(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    put(&f, "gone", "x");
+    assert_ok(settle(f.o)); /* until then its file may be on its way */
+    disk_write(&f, "buckets/data/new", "by a job");
+    assert_int_equal(unlink(path_of(&f, "buckets/data/gone")), 0);
+    uint64_t before = __atomic_load_n(&f.o->followed, __ATOMIC_RELAXED);
+    objects_scan_soon(f.o);
+    for (int i = 0; i < 2000 && __atomic_load_n(&f.o->followed, __ATOMIC_RELAXED) < before + 2; i++)
+        usleep(5000);
+    assert_int_equal(__atomic_load_n(&f.o->followed, __ATOMIC_RELAXED), before + 2);
+    assert_holds(&f, "new", "by a job");
+    assert_gone(&f, "gone");
+    fixture_close(&f);
+}
+
+/* A file that was removed between its rename and its settling is no object for ever. */
+static void disk_removed_before_it_settled(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    put(&f, "ghost", "x");
+    assert_int_equal(unlink(path_of(&f, "buckets/data/ghost")), 0);
+    for (int i = 0; i < 3; i++)
+        assert_ok(settle(f.o));
+    assert_string_equal(list(&f, (struct object_query){0}), "");
     fixture_close(&f);
 }
 
@@ -279,7 +429,7 @@ static void disk_copied_files_are_the_same_objects(void **state)
     (void)state;
     struct fixture f;
     struct object nice, odd, after;
-    ty_str bytes;
+    ty_str bytes = TY_STR("");
     fixture_open(&f);
     nice = put(&f, "a/b", "nice");
     odd = put(&f, "a//b", "odd");
@@ -324,14 +474,210 @@ static void disk_nothing_to_copy(void **state)
     fixture_close(&f);
 }
 
+/* ---- reading without a wait (recent.c) ---- */
+
+static bool read_now(struct fixture *f, struct object_ref ref,
+                     const struct object_conditions *conditions, char text[16])
+{
+    struct object object;
+    int fd;
+    if (!objects_read_now(f->o, &f->a, ref, conditions, &object, &fd))
+        return false;
+    ssize_t n = pread(fd, text, 15, 0);
+    assert_int_equal(n, object.size);
+    assert_int_equal(object.crc32c, wire_crc32c(0, text, (size_t)n));
+    assert_string_equal(object.bucket.ptr, "data");
+    assert_true(ty_str_eq(object.name, ref.name));
+    text[n] = '\0';
+    close(fd);
+    return true;
+}
+
+/* It can be read at once after it was read, as soon as settling leaves the rows alone. */
+static struct object read_twice(struct fixture *f, const char *name, char text[16])
+{
+    struct object object = {0};
+    bool now = false;
+    assert_ok(settle(f->o));
+    for (int i = 0; i < 50 && !now; i++) {
+        object = get(f, name);
+        now = read_now(f, ref_of(name), NULL, text);
+    }
+    assert_true(now);
+    return object;
+}
+
+static void now_only_what_was_read(void **state)
+{
+    (void)state;
+    struct fixture f;
+    char text[16];
+    fixture_open(&f);
+    if (!f.o->recent_usable) {
+        print_message("not a local file system\n");
+        skip();
+    }
+    put(&f, "d/a", "one");
+    assert_false(read_now(&f, ref_of("d/a"), NULL, text));
+    assert_false(read_now(&f, ref_of("d/b"), NULL, text));
+    struct object one = read_twice(&f, "d/a", text);
+    assert_string_equal(text, "one");
+    assert_true(read_now(&f, ref_gen("d/a", one.generation), NULL, text));
+    assert_false(read_now(&f, ref_gen("d/a", one.generation + 1), NULL, text));
+    struct object_conditions c = {.given = OBJECTS_IF_GENERATION_NOT,
+                                  .generation_not_match = one.generation};
+    assert_false(read_now(&f, ref_of("d/a"), &c, text));
+    fixture_close(&f);
+}
+
+static void now_never_what_was(void **state)
+{
+    (void)state;
+    struct fixture f;
+    char text[16];
+    fixture_open(&f);
+    if (!f.o->recent_usable) {
+        print_message("not a local file system\n");
+        skip();
+    }
+    put(&f, "a", "one");
+    read_twice(&f, "a", text);
+    put(&f, "other", "x"); /* any commit makes it unknown */
+    assert_false(read_now(&f, ref_of("a"), NULL, text));
+    read_twice(&f, "a", text);
+    put(&f, "a", "two");
+    assert_false(read_now(&f, ref_of("a"), NULL, text));
+    read_twice(&f, "a", text);
+    assert_string_equal(text, "two");
+    disk_write(&f, "buckets/data/a", "six");
+    assert_false(read_now(&f, ref_of("a"), NULL, text));
+    read_twice(&f, "a", text);
+    assert_string_equal(text, "six");
+    assert_int_equal(unlink(path_of(&f, "buckets/data/a")), 0);
+    assert_int_equal(symlink("/etc/passwd", path_of(&f, "buckets/data/a")), 0);
+    assert_false(read_now(&f, ref_of("a"), NULL, text));
+    assert_gone(&f, "a");
+    assert_false(read_now(&f, ref_of("a"), NULL, text));
+    fixture_close(&f);
+}
+
+/* ---- a full disk ---- */
+
+static void fault_set(const char *fault)
+{
+    if (fault)
+        setenv("TY_FAULT", fault, 1);
+    else
+        unsetenv("TY_FAULT");
+    ty_seam_role("server");
+}
+
+/* Without its threads, so that it is the call's own commit that fails. */
+static void fixture_attach(struct fixture *f)
+{
+    folder_make(f);
+    assert_ok(objects_attach(f->dir, &f->o));
+    bucket_make(f, BUCKET);
+}
+
+static void full_delete_takes_the_reserve(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct stat st;
+    fixture_attach(&f);
+    reserve_keep(f.o);
+    assert_int_equal(stat(path_of(&f, "reserve"), &st), 0);
+    assert_true((int64_t)st.st_blocks * 512 >= RESERVE_BYTES);
+    put(&f, "a", "one");
+    put(&f, "b", "two");
+    fault_set("enospc-commit:1");
+    assert_ok(objects_delete(f.o, ref_of("a"), NULL));
+    assert_false(on_disk(&f, "reserve"));
+    assert_gone(&f, "a");
+    fault_set("enospc-commit:1+"); /* no room even so */
+    assert_err(TY_RESOURCE_EXHAUSTED, objects_delete(f.o, ref_of("b"), NULL));
+    fault_set(NULL);
+    assert_holds(&f, "b", "two");
+    reserve_keep(f.o);
+    assert_true(on_disk(&f, "reserve"));
+    fault_set("enospc-commit:1"); /* what writes gets none of it */
+    struct object made;
+    assert_err(TY_RESOURCE_EXHAUSTED, try_put(&f, "c", TY_STR("three"), NULL, &made));
+    assert_true(on_disk(&f, "reserve"));
+    fault_set(NULL);
+    fixture_close(&f);
+}
+
+static int64_t staged_bytes(const struct objects_upload *u)
+{
+    struct stat st;
+    assert_int_equal(fstat(u->fd, &st), 0);
+    return st.st_size;
+}
+
+static void full_upload_gives_back_its_bytes(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct objects_upload *u;
+    struct object made;
+    struct object_target target = {.bucket = BUCKET, .name = TY_STR("a")};
+    char id[OBJECTS_SESSION_BYTES];
+    int64_t offset;
+    fixture_attach(&f);
+    assert_ok(objects_upload_begin(f.o, &target, &u));
+    assert_ok(objects_upload_write(u, "Hello", 5));
+    fault_set("enospc-write:1");
+    assert_err(TY_RESOURCE_EXHAUSTED, objects_upload_write(u, ", world", 7));
+    assert_int_equal(staged_bytes(u), 0); /* while the client still sends */
+    fault_set(NULL);
+    objects_upload_free(u);
+
+    assert_ok(objects_session_create(f.o, &target, -1, NULL, NULL, id));
+    assert_ok(objects_session_resume(f.o, ty_str_of(id), 0, -1, &u));
+    assert_ok(objects_upload_write(u, "Hello", 5));
+    assert_ok(objects_upload_pause(u, &offset));
+    assert_ok(objects_upload_write(u, ", lost", 6));
+    fault_set("enospc-commit:1");
+    assert_err(TY_RESOURCE_EXHAUSTED, objects_upload_pause(u, &offset));
+    fault_set(NULL);
+    assert_int_equal(staged_bytes(u), 5);
+    objects_upload_free(u);
+    assert_ok(objects_session_resume(f.o, ty_str_of(id), 5, 12, &u));
+    assert_ok(objects_upload_write(u, ", world", 7));
+    fault_set("enospc-commit:1");
+    assert_err(TY_RESOURCE_EXHAUSTED, objects_upload_finish(u, &f.a, &made));
+    fault_set(NULL);
+    assert_int_equal(staged_bytes(u), 5);
+    objects_upload_free(u);
+    assert_ok(objects_session_resume(f.o, ty_str_of(id), 5, 12, &u));
+    assert_ok(objects_upload_write(u, ", world", 7));
+    assert_ok(objects_upload_finish(u, &f.a, &made));
+    objects_upload_free(u);
+    assert_holds(&f, "a", "Hello, world");
+    fixture_close(&f);
+}
+
 static const struct CMUnitTest tests[] = {
+    TEST("full/delete_takes_the_reserve", full_delete_takes_the_reserve),
+    TEST("full/upload_gives_back_its_bytes", full_upload_gives_back_its_bytes),
+    TEST("now/only_what_was_read", now_only_what_was_read),
+    TEST("now/never_what_was", now_never_what_was),
     TEST("disk/copied_files_are_the_same_objects", disk_copied_files_are_the_same_objects),
     TEST("disk/nothing_to_copy", disk_nothing_to_copy),
     TEST("disk/new_file_is_an_object", disk_new_file_is_an_object),
+    TEST("hashes/in_a_list", hashes_in_a_list),
+    TEST("hashes/of_old_ones", hashes_of_old_ones),
+    TEST("hashes/in_the_background", hashes_in_the_background),
+    TEST("hashes/end_with_the_buckets", hashes_end_with_the_buckets),
     TEST("disk/change_is_a_generation", disk_change_is_a_generation),
     TEST("disk/removal_is_seen", disk_removal_is_seen),
     TEST("disk/names_are_found_by_lists", disk_names_are_found_by_lists),
     TEST("disk/many_new_names_are_all_found", disk_many_new_names_are_all_found),
+    TEST("disk/move_over_a_link_to_the_same_file", disk_move_over_a_link_to_the_same_file),
+    TEST("disk/scan_soon_finds_what_others_did", disk_scan_soon_finds_what_others_did),
+    TEST("disk/removed_before_it_settled", disk_removed_before_it_settled),
     TEST("disk/links_are_not_followed", disk_links_are_not_followed),
     TEST("disk/foreign_file_in_the_way", disk_foreign_file_in_the_way),
     TEST("disk/change_while_reading_shows", disk_change_while_reading_shows),

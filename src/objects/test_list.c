@@ -194,12 +194,15 @@ static void names_are_checked(void **state)
     assert_err(TY_INVALID_ARGUMENT, objects_name_check(ty_str_of(longest)));
     assert_ok(objects_name_check((ty_str){longest, 1024}));
     assert_ok(objects_name_check(TY_STR("\xc3\xa9 \\ * ? # %2F")));
-    static const char *const bad_buckets[] = {"ab",  "Abc",   "a..b", "-ab", "ab-",
-                                              "a/b", "../up", "",     "a b"};
+    static const char *const bad_buckets[] = {
+        "ab", "Abc", "a..b", "-ab", "ab-", "a/b", "../up", "", "a b", "192.168.5.4", "0.0.0.255"};
     for (size_t i = 0; i < TY_COUNT(bad_buckets); i++)
         assert_err(TY_INVALID_ARGUMENT, objects_bucket_name_check(ty_str_of(bad_buckets[i])));
     assert_err(TY_INVALID_ARGUMENT, objects_bucket_name_check((ty_str){longest, 64}));
-    assert_ok(objects_bucket_name_check(TY_STR("my-bucket_1.example.com")));
+    static const char *const fine[] = {"my-bucket_1.example.com", "192.168.5",    "192.168.5.4.5",
+                                       "192.168.5.256",           "192.168.5.a4", "1.2.3.4444"};
+    for (size_t i = 0; i < TY_COUNT(fine); i++)
+        assert_ok(objects_bucket_name_check(ty_str_of(fine[i])));
 }
 
 /* ---- sessions ---- */
@@ -255,6 +258,32 @@ static void session_survives_a_restart(void **state)
     assert_err(TY_ABORTED, objects_session_resume(f.o, ty_str_of(id), 12, -1, &u));
     assert_ok(objects_session_cancel(f.o, ty_str_of(id))); /* forgets the session, not the object */
     assert_ok(objects_get(f.o, &f.a, ref_of("big"), NULL, &again));
+    fixture_close(&f);
+}
+
+static void session_ends_with_its_bucket(void **state)
+{
+    (void)state;
+    struct fixture f;
+    char id[OBJECTS_SESSION_BYTES], other[OBJECTS_SESSION_BYTES];
+    struct objects_upload *u;
+    struct objects_session s;
+    int64_t offset;
+    fixture_open(&f);
+    bucket_make(&f, TY_STR("other"));
+    struct object_target target = {.bucket = TY_STR("other"), .name = TY_STR("x")};
+    assert_ok(objects_session_create(f.o, &target, -1, NULL, NULL, other));
+    session_make(&f, "big", -1, id);
+    assert_ok(objects_session_resume(f.o, ty_str_of(id), 0, -1, &u));
+    assert_ok(objects_upload_write(u, "Hello", 5));
+    assert_ok(objects_upload_pause(u, &offset));
+    objects_upload_free(u);
+    assert_int_equal(disk_count(&f, "staging"), 1);
+    assert_ok(objects_bucket_delete(f.o, BUCKET, NULL));
+    assert_int_equal(disk_count(&f, "staging"), 0);
+    assert_err(TY_NOT_FOUND, objects_session_get(f.o, &f.a, ty_str_of(id), &s));
+    assert_ok(objects_session_get(f.o, &f.a, ty_str_of(other), &s));
+    assert_int_equal(ask(&f, "SELECT open FROM session_count"), 1);
     fixture_close(&f);
 }
 
@@ -352,6 +381,7 @@ static const struct CMUnitTest tests[] = {
     TEST("glob/matches", glob_matches),
     TEST("glob/in_a_list", glob_in_a_list),
     TEST("name/is_checked", names_are_checked),
+    TEST("session/ends_with_its_bucket", session_ends_with_its_bucket),
     TEST("session/survives_a_restart", session_survives_a_restart),
     TEST("session/refuses_what_cannot_be", session_refuses_what_cannot_be),
     TEST("session/checks_hashes", session_checks_hashes),

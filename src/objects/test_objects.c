@@ -463,6 +463,13 @@ static void soft_delete_restores(void **state)
     assert_string_equal(list(&f, (struct object_query){.soft_deleted = true}), "d/a");
     struct object_ref ref = ref_gen("d/a", made.generation);
     assert_err(TY_NOT_FOUND, objects_get(f.o, &f.a, ref, NULL, &object));
+    struct object_ref kept = {BUCKET, TY_STR("d/a"), made.generation, .soft_deleted = true};
+    assert_ok(objects_get(f.o, &f.a, kept, NULL, &object));
+    assert_true(object.hard_delete_ns == object.delete_ns + INT64_C(1000) * 1000000000);
+    struct object_page page;
+    struct object_query query = {.bucket = BUCKET, .soft_deleted = true};
+    assert_ok(objects_list(f.o, &f.a, &query, &page));
+    assert_true(page.items[0].hard_delete_ns == object.hard_delete_ns);
     assert_ok(objects_restore(f.o, &f.a, ref, NULL, &object));
     assert_true(object.generation > made.generation);
     assert_holds(&f, "d/a", "bytes");
@@ -502,6 +509,28 @@ static void lifecycle_deletes_by_rule(void **state)
     assert_ok(objects_sweep(f.o));
     assert_string_equal(list(&f, (struct object_query){.versions = true, .prefix = TY_STR("b")}),
                         "b.log b.log");
+    fixture_close(&f);
+}
+
+/* Nobody calls objects_sweep here. */
+static void sweep_follows_a_new_policy(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    assert_ok(set(&f, (struct bucket){.soft_delete_s = 1000}));
+    put(&f, "a", "1");
+    put(&f, "b.log", "2");
+    assert_ok(objects_delete(f.o, ref_of("a"), NULL));
+    assert_ok(set(&f, (struct bucket){
+                          .lifecycle = TY_STR("{\"rule\":[{\"action\":{\"type\":\"Delete\"},"
+                                              "\"condition\":{\"matchesSuffix\":[\".log\"]}}]}")}));
+    int64_t until_ms = ty_boot_ms() + 55 * 1000; /* the start's own sweep comes after a minute */
+    while (ty_boot_ms() < until_ms &&
+           (ask(&f, "SELECT count(*) FROM old") > 0 || ask(&f, "SELECT count(*) FROM object") > 0))
+        usleep(100000);
+    assert_string_equal(list(&f, (struct object_query){0}), "");
+    assert_string_equal(list(&f, (struct object_query){.soft_deleted = true}), "");
     fixture_close(&f);
 }
 
@@ -670,6 +699,7 @@ static const struct CMUnitTest tests[] = {
     TEST("versions/are_kept", versions_are_kept),
     TEST("soft_delete/restores", soft_delete_restores),
     TEST("lifecycle/deletes_by_rule", lifecycle_deletes_by_rule),
+    TEST("lifecycle/sweep_follows_a_new_policy", sweep_follows_a_new_policy),
     TEST("copy/takes_bytes_and_settings", copy_takes_bytes_and_settings),
     TEST("move/is_one_commit", move_is_one_commit),
     TEST("move/refused_leaves_its_source_as_it_was", refused_move_leaves_its_source_as_it_was),

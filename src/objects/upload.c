@@ -46,7 +46,7 @@ static ty_err bucket_fn(struct db_conn *c, void *arg)
 static ty_err early_check(struct early *x)
 {
     struct objects_upload *u = x->u;
-    ty_err err = db_read(u->o->db, bucket_fn, x);
+    ty_err err = bucket_explain(u->o, u->bucket, db_read(u->o->db, bucket_fn, x));
     if (err != TY_OK || !u->conditions.given)
         return err;
     struct object_ref ref = {.bucket = u->bucket, .name = u->name};
@@ -76,6 +76,16 @@ ty_err objects_upload_begin(struct objects *o, const struct object_target *targe
     }
     *ret_upload = x.u;
     return TY_OK;
+}
+
+ty_err upload_failed(struct objects_upload *u, ty_err err)
+{
+    if (err != TY_RESOURCE_EXHAUSTED)
+        return err;
+    u->broken = true;
+    if (ftruncate(u->fd, u->session ? u->recorded : 0) != 0)
+        log_warn("objects.stray", "stage=%s error=\"%s\"", u->stage, strerror(errno));
+    return err;
 }
 
 static void flush_some(struct objects_upload *u)
@@ -118,6 +128,7 @@ ty_err objects_upload_write(struct objects_upload *u, const void *ptr, size_t le
     flush_some(u);
     if (err == TY_OK && u->session && u->offset - u->recorded >= CHECKPOINT_BYTES)
         err = session_record(u);
+    err = upload_failed(u, err);
     return err ? ty_wrap(err, "cannot store '" TY_STR_FMT "'", TY_STR_ARG(u->name)) : TY_OK;
 }
 
@@ -188,6 +199,7 @@ ty_err objects_upload_finish(struct objects_upload *u, struct ty_arena *a,
         err = change_commit(&x);
         claim_release(u->o, claim, 0);
     }
+    err = upload_failed(u, err);
     if (err != TY_OK)
         return ty_wrap(err, "cannot store '" TY_STR_FMT "'", TY_STR_ARG(u->name));
     u->finished = true;

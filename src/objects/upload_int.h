@@ -32,6 +32,9 @@ struct objects_upload {
 
 struct objects_upload *upload_new(struct objects *o, const struct object_target *target);
 TY_NODISCARD ty_err target_check(const struct object_target *target);
+/* Returns err. After a full disk, what no row counts on goes at once: all of an upload in one
+ * request, of a session what came after its recorded offset. */
+TY_NODISCARD ty_err upload_failed(struct objects_upload *u, ty_err err);
 /* Sync, and write offset and hashes into the session's row. */
 TY_NODISCARD ty_err session_record(struct objects_upload *u);
 

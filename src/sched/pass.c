@@ -514,6 +514,9 @@ static void act(struct sched *s, struct planned *p)
         log_info("job.ended", "job=%" PRId64 " state=%s", p->job->id,
                  job_state_name(p->change.state));
         s->freed = p->job->placed || s->freed;
+        if (s->setup.ended)
+            s->setup.ended(s->setup.arg, p->job->id,
+                           ty_str_is(p->attempt.outcome, "lost") ? p->attempt.number : 0);
         active_remove(s, p->job);
         break;
     }
@@ -594,7 +597,7 @@ void sched_pass(struct sched *s)
         act(s, &s->plan[i]);
     send_cancels(s);
     if (s->plan_count || s->log_grew)
-        s->setup.changed(s->setup.changed_arg);
+        s->setup.changed(s->setup.arg);
     s->log_grew = false;
 }
 

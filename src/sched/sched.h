@@ -42,7 +42,10 @@ struct sched_setup {
     const char *url;                  /* for the replicas' environment */
     const struct auth_secret *secret; /* of their tokens; NULL: they have none */
     void (*changed)(void *arg);       /* rows changed: wake who waits */
-    void *changed_arg;
+    /* A job has ended. lost_attempt: its last one, if that died without a word; else 0. From the
+     * scheduler's thread, which waits for it. NULL: nobody asks. */
+    void (*ended)(void *arg, int64_t job_id, int lost_attempt);
+    void *arg; /* of both */
 };
 /* Adopt what runs, then follow. */
 TY_NODISCARD ty_err sched_start(const struct sched_setup *setup, struct sched **ret_sched);

@@ -46,6 +46,7 @@ static ty_err data_dir_lock(struct server *s)
                        TY_STR_ARG(ty_str_trim(holder)), url.len > 0 ? ", at " : "", TY_STR_ARG(url),
                        s->data_dir);
     }
+    objects_reserve_yield(s->data_dir); /* a start writes, too */
     char pid[16];
     int n = snprintf(pid, sizeof pid, "%d\n", (int)getpid());
     if (ftruncate(s->lock_fd, 0) != 0)
@@ -184,7 +185,7 @@ static ty_err start_http(struct server *s)
                                                  why_routes(s),
                                                  usage_routes(s)};
     struct http_tokens tokens = replica_tokens(s);
-    s->gcs.objects = s->objects;
+    s->gcs = (struct gcs){.objects = s->objects, .may_change = publish_may, .may_change_ctx = s};
     gcs_routes(&s->gcs, tables + 7);
     ty_err err = http_router_new(tables, TY_COUNT(tables), &s->router);
     s->gcs.router = s->router;
@@ -210,7 +211,8 @@ static ty_err start_scheduler(struct server *s)
                                 .url = s->url,
                                 .secret = &s->secret,
                                 .changed = rows_changed,
-                                .changed_arg = s};
+                                .ended = ends_add,
+                                .arg = s};
     pthread_mutex_lock(&s->gate);
     ty_err err = sched_start(&setup, &s->sched);
     pthread_mutex_unlock(&s->gate);
@@ -258,6 +260,8 @@ static ty_err start(struct server *s, const struct server_options *o)
     if (err == TY_OK)
         err = auth_client_prepare(s->data_dir, s->url, default_project, default_region);
     if (err == TY_OK)
+        err = ends_start(s);
+    if (err == TY_OK)
         err = start_scheduler(s);
     raise_file_limit(); /* after the launcher is started: jobs keep the user's own limit */
     if (err == TY_OK)
@@ -274,6 +278,7 @@ static void stop(struct server *s)
     pthread_mutex_unlock(&s->gate);
     if (sched)
         sched_stop(sched);
+    ends_stop(s);
     if (s->http)
         http_server_stop(s->http);
     if (s->router)

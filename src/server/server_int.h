@@ -14,6 +14,15 @@
 
 #include <pthread.h>
 
+/* Attempts whose conductor was killed, to be cleared (ends.c). */
+struct ends {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    struct ended *first;
+    bool started, stop;
+};
+
 struct server {
     struct ty_arena arena; /* lives as long as the server; only used while it starts */
     struct ty_config config;
@@ -36,6 +45,7 @@ struct server {
     pthread_t orphans_thread;
     bool orphans_started;
     bool orphans_stop; /* atomic */
+    struct ends ends;
 };
 
 /* /healthz and /metrics */
@@ -47,6 +57,16 @@ struct http_routes usage_routes(struct server *s);
 
 /* who a request with a replica's token is */
 struct http_tokens replica_tokens(struct server *s);
+
+/* gcs.may_change: only a job's chief writes its model (publish.c) */
+ty_err publish_may(void *ctx, const struct http_request *req, ty_str bucket, ty_str name);
+
+/* What a job's end leaves to do in the buckets; before the scheduler's start, and after its stop.
+ */
+TY_NODISCARD ty_err ends_start(struct server *s);
+void ends_stop(struct server *s);
+/* sched_setup.ended. Never blocks. */
+void ends_add(void *arg, int64_t job_id, int lost_attempt);
 
 /* Remove folders of deleted jobs that a crash has left, on a thread of its own. */
 TY_NODISCARD ty_err orphans_remove_start(struct server *s);

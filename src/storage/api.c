@@ -58,25 +58,32 @@ static const char *exception_of(int status)
 }
 
 /* A missing bucket and a missing object are both 404; only the text tells them apart. */
-static bool names_bucket(ty_str message)
+static enum storage_missing missing_by(ty_str message)
 {
-    return ty_str_starts(message, TY_STR("the bucket '")) ||
-           ty_str_starts(message, TY_STR("The specified bucket does not exist"));
+    static const char folder[] = "there is a folder of that name";
+    if (!ty_str_starts(message, TY_STR("the bucket '")) &&
+        !ty_str_starts(message, TY_STR("The specified bucket does not exist")))
+        return STORAGE_THERE;
+    return memmem(message.ptr, message.len, folder, sizeof(folder) - 1) != NULL
+               ? STORAGE_MISSING_HAS_FOLDER
+               : STORAGE_MISSING;
 }
 
 ty_err storage_fail_api(struct storage_conn *c, const struct http_reply *reply)
 {
     json_t *root = NULL;
     struct ty_arena a = {0};
-    ty_str message = {"", 0};
+    ty_str message = {"", 0}, status = {"", 0};
     ty_err code = code_of(reply->status), err;
-    if (wire_json_parse(reply->body, &root) == TY_OK)
+    if (wire_json_parse(reply->body, &root) == TY_OK) {
         message = wire_json_get_str(json_object_get(root, "error"), "message");
+        status = wire_json_get_str(json_object_get(root, "error"), "status");
+    }
     if (message.len == 0)
         message = reply->body;
     message.len = message.len > MESSAGE_BYTES ? MESSAGE_BYTES : message.len;
     bool gsutil = c->s->style == STORAGE_GSUTIL;
-    c->bucket_missing = reply->status == 404 && names_bucket(message);
+    c->bucket_missing = reply->status == 404 ? missing_by(message) : STORAGE_THERE;
     if (c->bucket_missing && gsutil)
         err =
             ty_fail(code, "BucketNotFoundException: 404 gs://" TY_STR_FMT " bucket does not exist.",
@@ -86,6 +93,8 @@ ty_err storage_fail_api(struct storage_conn *c, const struct http_reply *reply)
     else if (gsutil)
         err = ty_fail(code, "%s: %d " TY_STR_FMT, exception_of(reply->status), reply->status,
                       TY_STR_ARG(message));
+    else if (status.len > 0)
+        err = ty_fail(code, TY_STR_FMT ": " TY_STR_FMT, TY_STR_ARG(status), TY_STR_ARG(message));
     else
         err = ty_fail(code, "HTTPError %d: " TY_STR_FMT, reply->status, TY_STR_ARG(message));
     json_decref(root);
@@ -111,6 +120,7 @@ ty_err storage_call(struct storage_conn *c, enum http_method method, const char 
                                &reply);
     if (err == TY_OK) {
         c->status = reply.status;
+        atomic_store(&c->s->answered, true);
         if (reply.status >= 300)
             err = storage_fail_api(c, &reply);
         else if (ret_reply != NULL &&
@@ -190,11 +200,28 @@ ty_err storage_object_get(struct storage_conn *c, struct ty_arena *a, const stru
     return TY_OK;
 }
 
-ty_err storage_object_delete(struct storage_conn *c, const struct storage_url *url)
+void storage_conditions_add(struct ty_buf *b, const struct storage_options *o)
+{
+    if (o->if_generation != NULL)
+        storage_query_add(b, "ifGenerationMatch", ty_str_of(o->if_generation));
+    else if (o->no_clobber)
+        ty_buf_addz(b, "&ifGenerationMatch=0");
+    if (o->if_metageneration != NULL)
+        storage_query_add(b, "ifMetagenerationMatch", ty_str_of(o->if_metageneration));
+}
+
+ty_err storage_object_delete(struct storage_conn *c, const struct storage_options *o,
+                             const struct storage_url *url)
 {
     struct ty_arena a = {0};
+    struct ty_buf b;
+    ty_buf_init(&b, TARGET_BYTES);
+    ty_buf_addf(&b, "%s%s", object_target(&a, url), url->generation.len > 0 ? "" : "?alt=json");
+    if (o != NULL)
+        storage_conditions_add(&b, o);
     c->bucket = url->bucket;
-    ty_err err = storage_call(c, HTTP_DELETE, object_target(&a, url), NULL, NULL);
+    ty_err err = storage_call(c, HTTP_DELETE, b.ptr, NULL, NULL);
+    ty_buf_clear(&b);
     ty_arena_clear(&a);
     return err;
 }

@@ -3,11 +3,27 @@
 
 #include <strings.h>
 
+/* What gsutil itself looks for in a name; the server has the rest of the rules. */
+static bool is_bucket_name(ty_str name)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+    if (name.len < 3 || name.len > 255 || strchr(letters, name.ptr[0]) == NULL ||
+        strchr(letters, name.ptr[name.len - 1]) == NULL)
+        return false;
+    for (size_t i = 0; i < name.len; i++)
+        if (strchr(letters, name.ptr[i]) == NULL && strchr("._-", name.ptr[i]) == NULL)
+            return false;
+    return true;
+}
+
 static ty_err bucket_url(struct storage *s, const char *word, struct storage_url *ret_url)
 {
     ty_err err = storage_url_parse(ty_str_of(word), s->style, ret_url);
     if (err != TY_OK)
         return err;
+    if (s->style == STORAGE_GSUTIL && strcmp(s->command, "rb") == 0 && ret_url->name.len > 0)
+        return storage_fail(s, TY_INVALID_ARGUMENT,
+                            "\"rb\" command requires a provider or bucket URL");
     if (!ret_url->cloud || ret_url->bucket.len == 0 || ret_url->name.len > 0)
         return s->style == STORAGE_GSUTIL
                    ? ty_fail(TY_INVALID_ARGUMENT,
@@ -15,29 +31,10 @@ static ty_err bucket_url(struct storage *s, const char *word, struct storage_url
                              "bucket.\n\"%s\" is not valid.",
                              s->command, word)
                    : ty_fail(TY_INVALID_ARGUMENT,
-                             "buckets %s only accepts bucket URLs. Example: \"gs://bucket\"",
-                             strrchr(s->command, ' ') != NULL ? strrchr(s->command, ' ') + 1
-                                                              : s->command);
+                             "\"%s storage %s\" only accepts bucket URLs.\nExample: "
+                             "\"gs://bucket\"\nReceived: \"%s\"",
+                             s->program, s->command, storage_url_text(s->arena, ret_url));
     return TY_OK;
-}
-
-/* gsutil writes classes in small letters, and has short names for them. */
-static const char *class_of(struct storage *s, const char *given)
-{
-    static const struct {
-        const char *name, *class;
-    } short_names[] = {{"s", "standard"},  {"std", "standard"},
-                       {"nl", "nearline"}, {"cl", "coldline"},
-                       {"a", "archive"},   {"dra", "durable_reduced_availability"}};
-    if (s->style == STORAGE_GCLOUD)
-        return given;
-    for (size_t i = 0; i < TY_COUNT(short_names); i++)
-        if (strcasecmp(given, short_names[i].name) == 0)
-            return short_names[i].class;
-    char *lower = ty_cstr(s->arena, ty_str_of(given));
-    for (char *p = lower; *p != '\0'; p++)
-        *p = *p >= 'A' && *p <= 'Z' ? (char)(*p + 32) : *p;
-    return lower;
 }
 
 static json_t *bucket_body(struct storage *s, const struct storage_options *o, ty_str name)
@@ -47,7 +44,11 @@ static json_t *bucket_body(struct storage *s, const struct storage_options *o, t
     if (o->location != NULL)
         json_object_set_new(body, "location", json_string(o->location));
     if (o->storage_class != NULL)
-        json_object_set_new(body, "storageClass", json_string(class_of(s, o->storage_class)));
+        json_object_set_new(
+            body, "storageClass",
+            json_string(s->style == STORAGE_GCLOUD
+                            ? o->storage_class
+                            : storage_class_text(s->arena, o->storage_class, false)));
     if (o->uniform != NULL)
         json_object_set_new(body, "iamConfiguration",
                             json_pack("{s{sb}}", "uniformBucketLevelAccess", "enabled",
@@ -90,6 +91,10 @@ int storage_buckets_create(struct storage *s, const struct storage_options *o, c
     for (int i = 0; i < count && err == TY_OK; i++) {
         struct storage_url url;
         err = bucket_url(s, words[i], &url);
+        if (err == TY_OK && s->style == STORAGE_GSUTIL && !is_bucket_name(url.bucket))
+            err = ty_fail(TY_INVALID_ARGUMENT,
+                          "InvalidUrlError: Invalid bucket name in URL \"" TY_STR_FMT "\".",
+                          TY_STR_ARG(url.bucket));
         if (err == TY_OK)
             err = bucket_create(&c, o, &url);
     }
@@ -130,11 +135,21 @@ static void say_failed(struct storage_conn *c, const struct storage_options *o, 
     fprintf(stderr, "ERROR: %s\n", ty_err_message());
 }
 
+/* ['gs://a', 'gs://b'], as Python prints a list. */
+static ty_err fail_none_worked(struct storage *s, char **words, int count)
+{
+    const char *list = "";
+    for (int i = 0; i < count; i++)
+        list = ty_format(s->arena, "%s%s'%s'", list, i > 0 ? ", " : "", words[i]);
+    return storage_fail(s, TY_NOT_FOUND, "No URLs matched: [%s]", list);
+}
+
 int storage_buckets_delete(struct storage *s, const struct storage_options *o, char **words,
                            int count)
 {
     struct storage_conn c;
     int status = STORAGE_OK;
+    bool full = false, worked = false;
     ty_err err = storage_conn_open(&c, s);
     for (int i = 0; i < count && err == TY_OK; i++) {
         struct storage_url url;
@@ -146,6 +161,8 @@ int storage_buckets_delete(struct storage *s, const struct storage_options *o, c
             err = storage_fail_unmatched(s, &words[i], 1);
         for (size_t k = 0; k < refs.count && err == TY_OK; k++) {
             ty_err failed = bucket_delete(&c, &refs.items[k].url);
+            full |= failed != TY_OK && c.status == 409;
+            worked |= !(failed != TY_OK && c.status == 409);
             if (failed == TY_OK)
                 continue;
             say_failed(&c, o, failed);
@@ -154,6 +171,8 @@ int storage_buckets_delete(struct storage *s, const struct storage_options *o, c
                 count = 0;
         }
     }
+    if (err == TY_OK && s->style == STORAGE_GSUTIL && o->force && full && !worked)
+        err = fail_none_worked(s, words, count);
     if (err != TY_OK)
         status = storage_say_error(&c, s->command, err);
     storage_conn_close(&c);

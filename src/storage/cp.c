@@ -44,6 +44,15 @@ static ty_err destination_wild(struct storage_conn *c, const struct storage_url 
     return TY_OK;
 }
 
+static ty_err name_too_long(const struct storage *s, const struct storage_url *url)
+{
+    return storage_fail(s, TY_INVALID_ARGUMENT,
+                        "the name of gs://" TY_STR_FMT
+                        "/%.60s... has %zu bytes; an object's has at "
+                        "most %d",
+                        TY_STR_ARG(url->bucket), url->name.ptr, url->name.len, STORAGE_NAME_BYTES);
+}
+
 ty_err storage_destination_find(struct storage_conn *c, const char *word,
                                 struct storage_destination *ret_destination)
 {
@@ -52,13 +61,15 @@ ty_err storage_destination_find(struct storage_conn *c, const char *word,
     if (err != TY_OK)
         return err;
     if (d.url.cloud && d.url.bucket.len == 0)
-        return storage_fail(c->s, TY_INVALID_ARGUMENT,
-                            "The cp command does not support provider-only destination URLs.");
+        return ty_fail(TY_INVALID_ARGUMENT,
+                       "The cp command does not support provider-only destination URLs.");
     if (d.url.cloud && d.url.generation.len > 0)
         return storage_fail(c->s, TY_INVALID_ARGUMENT,
                             "The destination argument of the cp command cannot be a "
                             "version-specific URL (%s).",
                             word);
+    if (d.url.cloud && d.url.name.len > STORAGE_NAME_BYTES)
+        return name_too_long(c->s, &d.url);
     if (storage_has_wildcard(ty_str_of(word))) {
         err = destination_wild(c, &d.url, word, &d);
     } else if (!d.url.cloud) {
@@ -185,10 +196,11 @@ static ty_err source_remove(struct storage_conn *c, struct batch *b,
 {
     struct ty_arena a = {0};
     ty_err err = TY_OK;
-    storage_progress_say(&b->progress, "Removing %s...", storage_url_text(&a, &copy->from));
+    if (copy->from.cloud || c->s->style == STORAGE_GSUTIL)
+        storage_progress_say(&b->progress, "Removing %s...", storage_url_text(&a, &copy->from));
     const char *path = ty_cstr(&a, copy->from.name);
     if (copy->from.cloud)
-        err = storage_object_delete(c, &copy->from);
+        err = storage_object_delete(c, NULL, &copy->from);
     else if (unlink(path) != 0)
         err = ty_fail_errno(errno, "cannot remove '%s'", path);
     ty_arena_clear(&a);
@@ -202,6 +214,13 @@ static ty_err batch_work(struct storage_conn *c, void *arg, size_t index)
     ty_err err = storage_copy_run(c, b->o, &b->copies[index], &b->progress, &copied);
     if (err == TY_OK && b->move && copied == STORAGE_COPIED)
         err = source_remove(c, b, &b->copies[index]);
+    bool nameless = err == TY_UNAVAILABLE || err == TY_DEADLINE_EXCEEDED ||
+                    (err != TY_OK && c->status >= 500); /* what the others say names the file */
+    if (nameless) {
+        struct ty_arena a = {0};
+        err = ty_wrap(err, "%s could not be copied", storage_url_text(&a, &b->copies[index].from));
+        ty_arena_clear(&a);
+    }
     return err;
 }
 
@@ -212,23 +231,54 @@ static void batch_failed(struct storage_conn *c, void *arg, size_t index, ty_err
     struct ty_arena a = {0};
     (void)err;
     char *message = ty_err_take();
-    fflush(stdout);
+    pthread_mutex_lock(&b->progress.lock);
+    if (b->progress.shown)
+        fputs("\r\033[K", stderr);
     if (c->s->style == STORAGE_GSUTIL)
         fprintf(stderr, "Error copying %s: %s\n", storage_url_text(&a, &b->copies[index].from),
                 message);
     else
         fprintf(stderr, "ERROR: %s\n", message);
+    pthread_mutex_unlock(&b->progress.lock);
     free(message);
     ty_arena_clear(&a);
 }
 
+static bool name_is_text(ty_str name)
+{
+    return ty_utf8_valid(name) && memchr(name.ptr, '\n', name.len) == NULL &&
+           memchr(name.ptr, '\r', name.len) == NULL;
+}
+
+/* Before the first one is copied: can all have their names? */
+static ty_err names_check(const struct storage *s, const struct storage_copy *copies, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct storage_url *to = &copies[i].to;
+        if (to->cloud && to->name.len > STORAGE_NAME_BYTES)
+            return name_too_long(s, to);
+        if (to->cloud && !name_is_text(to->name))
+            return storage_fail(s, TY_INVALID_ARGUMENT,
+                                "the name of %s is not valid UTF-8 on one line, which an object's "
+                                "has to be; rename the file",
+                                storage_url_text(s->arena, &copies[i].from));
+    }
+    return TY_OK;
+}
+
+/* Do the others follow when one fails? */
+static bool goes_on(const struct storage *s, const struct storage_options *o)
+{
+    return o->continue_on_error || (s->style == STORAGE_GSUTIL && s->parallel);
+}
+
 int storage_copies_run(struct storage_conn *c, const struct storage_options *o,
-                       struct storage_copy *copies, size_t count, bool move)
+                       struct storage_copy *copies, size_t count, size_t missing, bool move)
 {
     struct batch b = {.o = o, .copies = copies, .move = move};
     size_t failed = 0;
     struct storage *s = c->s;
-    bool all = o->continue_on_error || (s->style == STORAGE_GSUTIL && s->parallel);
+    bool all = goes_on(s, o);
     struct storage_pool pool = {.s = s, .all = all, .count = count, .work = batch_work, .arg = &b};
     if (all)
         pool.failed = batch_failed;
@@ -236,12 +286,15 @@ int storage_copies_run(struct storage_conn *c, const struct storage_options *o,
     atomic_store(&b.progress.files_total, (int)count);
     for (size_t i = 0; i < count; i++)
         atomic_fetch_add(&b.progress.bytes_total, copies[i].size > 0 ? copies[i].size : 0);
-    ty_err err = storage_pool_run(&pool, c, &failed);
+    ty_err err = names_check(s, copies, count);
+    if (err == TY_OK && count > 0)
+        err = storage_pool_run(&pool, c, &failed);
     if (err == TY_OK)
         storage_progress_end(&b.progress);
     storage_progress_clear(&b.progress);
     if (err != TY_OK)
-        return storage_say_error(c, s->command, err);
+        return storage_say_error(c, s->style == STORAGE_GCLOUD ? NULL : s->command, err);
+    failed += missing;
     if (failed > 0 && s->style == STORAGE_GSUTIL)
         fprintf(stderr, "CommandException: %zu %s could not be transferred.\n", failed,
                 failed == 1 ? "file/object" : "files/objects");
@@ -283,10 +336,6 @@ static ty_err sources_find(struct storage_conn *c, const struct storage_options 
         struct storage_url *url = ty_new(a, struct storage_url);
         struct storage_expanded e = {0};
         err = storage_url_parse(ty_str_of(words[i]), c->s->style, url);
-        if (err == TY_OK && url->cloud && url->bucket.len == 0)
-            err = storage_fail(c->s, TY_INVALID_ARGUMENT,
-                               "The %s command does not allow provider-only source URLs (%s)",
-                               c->s->command, words[i]);
         if (err == TY_OK)
             err = storage_expand_all(c, url, o, &src->refs, &e);
         src->top += e.top;
@@ -322,18 +371,70 @@ static ty_err place_check(struct storage_conn *c, const struct storage_copy *cop
     struct ty_arena *a = c->s->arena;
     bool gsutil = c->s->style == STORAGE_GSUTIL;
     const char *from = storage_url_text(a, &copy->from), *to = storage_url_text(a, &copy->to);
-    if (url_same(&copy->from, &copy->to) && copy->from.generation.len == 0)
+    if (url_same(&copy->from, &copy->to) && copy->from.generation.len == 0) {
+        struct storage_url exact = copy->from;
+        if (exact.cloud)
+            exact.generation = copy->object->generation;
         return gsutil
                    ? ty_fail(TY_INVALID_ARGUMENT,
                              "CommandException: %s: \"%s\" and \"%s\" are the same file - abort.",
                              c->s->command, from, to)
-                   : ty_fail(TY_INVALID_ARGUMENT, "Source URL matches destination URL: %s", from);
+                   : ty_fail(TY_INVALID_ARGUMENT, "Source URL matches destination URL: %s",
+                             storage_url_text(a, &exact));
+    }
+    if (!gsutil && !copy->to.cloud && ty_str_ends(copy->to.name, TY_STR("/")))
+        return ty_fail(TY_INVALID_ARGUMENT,
+                       "Destination URL must name an existing directory if it ends with a "
+                       "delimiter. Provided: " TY_STR_FMT ".",
+                       TY_STR_ARG(copy->to.name));
+    if (!gsutil && !copy->from.cloud && !copy->to.cloud)
+        return ty_fail(TY_INVALID_ARGUMENT,
+                       "Local copies not supported. Gcloud command-line tool is meant for cloud "
+                       "operations. Received copy from %s to %s",
+                       from, to);
     if (!copy->to.cloud && is_folder(a, copy->to.name))
         return storage_fail(c->s, TY_INVALID_ARGUMENT,
                             "Cannot retrieve %s because a directory exists (" TY_STR_FMT
                             ") where the file needs to be created.",
                             from, TY_STR_ARG(copy->to.name));
     return TY_OK;
+}
+
+static int copies_compare(const void *a, const void *b)
+{
+    const struct storage_copy *left = *(struct storage_copy *const *)a;
+    const struct storage_copy *right = *(struct storage_copy *const *)b;
+    int order = ty_str_cmp(left->to.name, right->to.name);
+    return order != 0 ? order : left < right ? -1 : 1;
+}
+
+/* gcloud copies only the first of several that have one destination, and says so. */
+static size_t copies_thin(struct storage *s, struct storage_copy *copies, size_t count)
+{
+    struct storage_copy **sorted = ty_new_array(s->arena, struct storage_copy *, count);
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++)
+        sorted[i] = &copies[i];
+    qsort(sorted, count, sizeof(struct storage_copy *), copies_compare);
+    for (size_t i = 1; i < count; i++) /* all go to one bucket or to disk */
+        sorted[i]->again = ty_str_eq(sorted[i]->to.name, sorted[i - 1]->to.name);
+    for (size_t i = 0; i < count; i++) {
+        const struct storage_copy *copy = &copies[i];
+        const char *to = storage_url_text(s->arena, &copy->to);
+        if (!copy->again) {
+            copies[kept++] = *copy;
+            continue;
+        }
+        storage_note(s, "Copying %s to %s\n", storage_url_text(s->arena, &copy->from), to);
+        storage_note(s,
+                     "Skipping %s for %s. This can occur if a cp command results in multiple "
+                     "writes to the same resource.\n",
+                     !copy->to.cloud    ? "FileDownloadTask"
+                     : copy->from.cloud ? "IntraCloudCopyTask"
+                                        : "FileUploadTask",
+                     to);
+    }
+    return kept;
 }
 
 /* One copy for each source that is to be copied. */
@@ -379,6 +480,8 @@ static ty_err copies_plan(struct storage_conn *c, const struct storage_options *
         }
         count++;
     }
+    if (c->s->style == STORAGE_GCLOUD && count > 1)
+        count = copies_thin(c->s, copies, count);
     *ret_copies = copies;
     *ret_count = count;
     return TY_OK;
@@ -411,7 +514,7 @@ static ty_err words_from_stdin(struct storage *s, char ***ret_words, size_t *ret
 }
 
 /* "cp gs://b/o -": all sources to standard output. */
-static ty_err copies_print(struct storage_conn *c, const struct sources *src)
+static ty_err copies_print(struct storage_conn *c, struct sources *src)
 {
     ty_err err = TY_OK;
     bool gcloud = c->s->style == STORAGE_GCLOUD;
@@ -429,13 +532,45 @@ static ty_err copies_print(struct storage_conn *c, const struct sources *src)
         else
             err = storage_cat_object(c, url, (ty_str){"", 0});
     }
+    src->omitted &= src->refs.count == 0;
+    src->refs.count = 0; /* done */
     return err;
 }
 
 static ty_err wrong_count(const struct storage *s)
 {
+    if (s->style == STORAGE_GCLOUD)
+        return ty_fail(TY_INVALID_ARGUMENT,
+                       "Must have URL arguments if not reading paths from stdin.");
     return storage_fail(s, TY_INVALID_ARGUMENT, "Wrong number of arguments for \"%s\" command.",
                         s->command);
+}
+
+/* Copy what was found, then tell of what was not. */
+static int sources_copy(struct storage_conn *c, const struct storage_options *o,
+                        struct sources *src, const struct storage_destination *d, bool move)
+{
+    struct storage *s = c->s;
+    struct storage_copy *copies = NULL;
+    size_t count = 0, missing = 0;
+    int status = STORAGE_OK;
+    bool stdin_first = src->refs.count > 0 && src->refs.items[0].url.stream;
+    if (stdin_first && s->style == STORAGE_GCLOUD)
+        fputs("WARNING: Using sequential instead of parallel task execution to transfer from "
+              "stdin.\n",
+              stderr);
+    ty_err err = src->refs.count > 0 ? copies_plan(c, o, src, d, &copies, &count) : TY_OK;
+    if (err == TY_OK && s->style == STORAGE_GSUTIL && goes_on(s, o))
+        for (; missing < src->unmatched_count; missing++)
+            fprintf(stderr, "CommandException: No URLs matched: %s\n", src->unmatched[missing]);
+    if (err == TY_OK && count + missing > 0)
+        status = storage_copies_run(c, o, copies, count, missing, move);
+    if (err == TY_OK && src->unmatched_count > missing)
+        err = storage_fail_unmatched(s, src->unmatched, src->unmatched_count);
+    else if (err == TY_OK && src->omitted && src->refs.count == 0)
+        err = storage_fail(s, TY_NOT_FOUND,
+                           "No URLs matched. Do the files you're operating on exist?");
+    return err == TY_OK ? status : storage_say_error(c, s->command, err);
 }
 
 static int copy_words(struct storage *s, const struct storage_options *given, char **words,
@@ -445,10 +580,8 @@ static int copy_words(struct storage *s, const struct storage_options *given, ch
     struct storage_conn c;
     struct storage_destination d = {0};
     struct sources src = {0};
-    struct storage_copy *copies = NULL;
-    size_t copy_count = 0, source_count = count > 0 ? (size_t)count - 1 : 0;
+    size_t source_count = count > 0 ? (size_t)count - 1 : 0;
     char **sources = words;
-    int status = STORAGE_OK;
     o.recursive |= move;
     ty_err err = storage_conn_open(&c, s);
     if (err == TY_OK && o.stdin_names && count == 1)
@@ -461,21 +594,8 @@ static int copy_words(struct storage *s, const struct storage_options *given, ch
         err = sources_find(&c, &o, sources, source_count, &src);
     if (err == TY_OK && d.url.stream)
         err = copies_print(&c, &src);
-    else if (err == TY_OK && src.refs.count > 0)
-        err = copies_plan(&c, &o, &src, &d, &copies, &copy_count);
-    if (err == TY_OK && copy_count > 0 && copies[0].from.stream && s->style == STORAGE_GCLOUD)
-        fputs("WARNING: Using sequential instead of parallel task execution to transfer from "
-              "stdin.\n",
-              stderr);
-    if (err == TY_OK && copy_count > 0)
-        status = storage_copies_run(&c, &o, copies, copy_count, move);
-    if (err == TY_OK && src.unmatched_count > 0)
-        err = storage_fail_unmatched(s, src.unmatched, src.unmatched_count);
-    else if (err == TY_OK && src.omitted && src.refs.count == 0)
-        err = storage_fail(s, TY_NOT_FOUND,
-                           "No URLs matched. Do the files you're operating on exist?");
-    if (err != TY_OK)
-        status = storage_say_error(&c, s->command, err);
+    int status = err != TY_OK ? storage_say_error(&c, s->command, err)
+                              : sources_copy(&c, &o, &src, &d, move);
     storage_conn_close(&c);
     return status;
 }

@@ -20,7 +20,8 @@ struct download {
     struct storage_progress *progress;
     const char *path, *partial, *tracker, *identity;
     int fd;
-    bool others;  /* another copy writes the partial file */
+    bool others; /* another copy writes the partial file */
+    bool direct; /* a device or pipe, which nothing may take the place of: there is no other file */
     int64_t have; /* bytes in the partial file, all in the digest */
     struct storage_digest digest;
 };
@@ -28,6 +29,8 @@ struct download {
 static ty_err file_sink(void *arg, ty_str bytes)
 {
     struct download *d = arg;
+    if (storage_interrupted())
+        return ty_fail(TY_CANCELLED, "interrupted");
     ty_err err = ty_write_all(d->fd, bytes.ptr, bytes.len);
     if (err != TY_OK)
         return ty_wrap(err, "cannot write '%s'", d->partial);
@@ -45,14 +48,36 @@ static const char *media_target(struct ty_arena *a, const struct storage_url *ur
                      generation.len > 0 ? "&generation=" : "", TY_STR_ARG(generation));
 }
 
+/* A name for a path: 32 hexadecimal digits. */
+static const char *path_hash(struct ty_arena *a, const char *path)
+{
+    struct storage_digest digest;
+    struct storage_hashes h;
+    char *hex = ty_new_array(a, char, 33);
+    storage_digest_init(&digest);
+    storage_digest_add(&digest, ty_str_of(path));
+    storage_digest_end(&digest, &h);
+    for (size_t i = 0; i < 16; i++)
+        snprintf(hex + 2 * i, 3, "%02x", h.md5[i]);
+    return hex;
+}
+
+/* path + ending, or where that is too long for a name, one in the same folder that is as much its
+ * own. */
+static const char *beside(struct ty_arena *a, const char *path, const char *ending)
+{
+    const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
+    if (strlen(name) + strlen(ending) <= NAME_MAX)
+        return ty_format(a, "%s%s", path, ending);
+    return ty_format(a, "%.*s%s%s", (int)(name - path), path, path_hash(a, name), ending);
+}
+
 /* ---- going on where another run stopped ---- */
 
 static void tracker_find(struct download *d)
 {
     const struct storage *s = d->conn->s;
-    struct storage_digest digest;
-    struct storage_hashes h;
-    char *folder, *absolute, hex[33];
+    char *folder, *absolute;
     if (s->state_dir == NULL || d->object->size < STORAGE_RESUMABLE_BYTES)
         return;
     folder = ty_format(d->arena, "%s/downloads", s->state_dir);
@@ -62,14 +87,20 @@ static void tracker_find(struct download *d)
     absolute = d->path[0] != '/' && getcwd(cwd, sizeof(cwd)) != NULL
                    ? ty_format(d->arena, "%s/%s", cwd, d->path)
                    : ty_format(d->arena, "%s", d->path);
-    storage_digest_init(&digest);
-    storage_digest_add(&digest, ty_str_of(absolute));
-    storage_digest_end(&digest, &h);
-    for (size_t i = 0; i < 16; i++)
-        snprintf(hex + 2 * i, 3, "%02x", h.md5[i]);
-    d->tracker = ty_format(d->arena, "%s/%s", folder, hex);
+    d->tracker = ty_format(d->arena, "%s/%s", folder, path_hash(d->arena, absolute));
     d->identity = ty_format(d->arena, "%s#" TY_STR_FMT, storage_url_text(d->arena, &d->copy->from),
                             TY_STR_ARG(d->object->generation));
+}
+
+static ty_err direct_open(struct download *d)
+{
+    if (ty_str_is(d->object->content_encoding, "gzip"))
+        return ty_fail(TY_INVALID_ARGUMENT,
+                       "'%s' is no regular file: the object is stored as gzip, and cannot be "
+                       "unpacked into it",
+                       d->path);
+    d->fd = open(d->path, O_WRONLY | O_CLOEXEC);
+    return d->fd < 0 ? ty_fail_errno(errno, "cannot open '%s'", d->path) : TY_OK;
 }
 
 /* Take up what is in the partial file, if it is the beginning of this very generation. */
@@ -188,7 +219,7 @@ static ty_err inflate_into(int in, int out, const char *path)
 /* Replace the partial file by its contents. */
 static ty_err partial_unzip(struct download *d)
 {
-    const char *unpacked = ty_format(d->arena, "%s_.gztmp", d->path);
+    const char *unpacked = beside(d->arena, d->path, "_.gztmp");
     int out = open(unpacked, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (out < 0)
         return ty_fail_errno(errno, "cannot create '%s'", unpacked);
@@ -220,6 +251,8 @@ static ty_err download_finish(struct download *d)
     int64_t mtime;
     storage_digest_end(&d->digest, &h);
     ty_err err = storage_hashes_check(&h, d->object->md5, d->object->crc32c, d->path);
+    if (d->direct)
+        return err;
     if (err == TY_OK && ty_str_is(d->object->content_encoding, "gzip"))
         err = partial_unzip(d);
     if (err == TY_OK && d->copy->mtime != 0 && ty_parse_i64(d->object->mtime, &mtime) == TY_OK) {
@@ -235,34 +268,47 @@ static const char *partial_name(struct ty_arena *a, const char *path, int64_t si
 {
     uint32_t random;
     if (size >= STORAGE_RESUMABLE_BYTES)
-        return ty_format(a, "%s_.gstmp", path);
+        return beside(a, path, "_.gstmp");
     ty_random(&random, sizeof(random));
-    return ty_format(a, "%s_%08" PRIx32 "_.gstmp", path, random);
+    return beside(a, path, ty_format(a, "_%08" PRIx32 "_.gstmp", random));
 }
 
 ty_err storage_download(struct storage_conn *c, struct ty_arena *a, const struct storage_copy *copy,
                         struct storage_progress *p)
 {
     struct download d = {.conn = c, .arena = a, .copy = copy, .progress = p, .fd = -1};
+    struct stat st;
     ty_err err = storage_digest_load();
     if (err != TY_OK)
         return err;
     c->bucket = copy->from.bucket;
     d.object = copy->object;
     d.path = ty_cstr(a, copy->to.name);
-    d.partial = partial_name(a, d.path, d.object->size);
+    d.direct = stat(d.path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+    d.partial = d.direct ? d.path : partial_name(a, d.path, d.object->size);
     storage_digest_init(&d.digest);
+    if (ty_str_ends(copy->to.name, TY_STR("/"))) /* gcloud's were refused before */
+        return ty_fail(
+            TY_INVALID_ARGUMENT,
+            "Skipping attempt to download to filename ending with slash (%s).\nThis "
+            "typically happens when using gsutil to download from a\nsubdirectory created "
+            "by the Cloud Console\n(https://cloud.google.com/console)\nInvalidUrlError: "
+            "Invalid destination path: %s.",
+            d.path, d.path);
+    if (c->s->style == STORAGE_GSUTIL && ty_str_is(d.object->content_encoding, "gzip"))
+        storage_progress_say(p, "Downloading to temp gzip filename %s_.gztmp", d.path);
     err = folders_make(a, d.path);
     if (err == TY_OK)
-        err = partial_open(&d);
+        err = d.direct ? direct_open(&d) : partial_open(&d);
     if (err == TY_OK)
         err = fetch(&d);
     if (err == TY_OK)
         err = download_finish(&d);
     if (d.fd >= 0)
         close(d.fd);
-    bool keep = err == TY_UNAVAILABLE || err == TY_DEADLINE_EXCEEDED || d.others;
-    if (d.fd >= 0 && err != TY_OK && !d.others && !(keep && d.tracker != NULL))
+    bool keep =
+        err == TY_UNAVAILABLE || err == TY_DEADLINE_EXCEEDED || err == TY_CANCELLED || d.others;
+    if (d.fd >= 0 && err != TY_OK && !d.others && !d.direct && !(keep && d.tracker != NULL))
         unlink(d.partial);
     if (d.tracker != NULL && !keep)
         unlink(d.tracker);

@@ -236,9 +236,28 @@ static bool is_folder(const char *path)
 
 enum { MAX_DEPTH = 200 };
 
+/* gcloud's walk passes by a link that leads nowhere without a word. The others are told. */
+static void say_skipped(const struct storage *s, const char *file, bool dangling)
+{
+    if (s->style == STORAGE_GCLOUD && !dangling)
+        fprintf(stderr, "WARNING: Skipping symlink %s\n", file);
+    else if (s->style == STORAGE_GCLOUD && strcmp(s->program, "gcloud") != 0)
+        fprintf(stderr, "WARNING: Skipping symlink %s: it leads to nothing\n", file);
+}
+
+/* Is this link left out? gsutil tries those that lead nowhere, and says which failed. */
+static bool link_is_skipped(const struct storage *s, const char *file, bool folder, bool skip_links)
+{
+    bool dangling = !folder && s->style == STORAGE_GCLOUD && access(file, F_OK) != 0;
+    if (!folder && !skip_links && !dangling)
+        return false;
+    say_skipped(s, file, dangling && !skip_links);
+    return true;
+}
+
 /* Files under a folder whose own names match; links to folders are not followed. */
-static ty_err walk(struct storage_refs *refs, ty_str path, ty_str pattern, bool skip_links,
-                   int depth)
+static ty_err walk(const struct storage *s, struct storage_refs *refs, ty_str path, ty_str pattern,
+                   bool skip_links, int depth)
 {
     char **names = NULL;
     size_t count = 0;
@@ -253,9 +272,9 @@ static ty_err walk(struct storage_refs *refs, ty_str path, ty_str pattern, bool 
         bool is_link = lstat(file, &st) == 0 && S_ISLNK(st.st_mode);
         bool folder = is_folder(file);
         if (folder && !is_link)
-            err = walk(refs, ty_str_of(file), pattern, skip_links, depth + 1);
-        else if (!folder && !(is_link && skip_links) &&
-                 storage_glob_match(pattern, ty_str_of(names[i])))
+            err = walk(s, refs, ty_str_of(file), pattern, skip_links, depth + 1);
+        else if (storage_glob_match(pattern, ty_str_of(names[i])) &&
+                 !(is_link && link_is_skipped(s, file, folder, skip_links)))
             ref_add_file(refs, ty_str_of(file));
         if (err == TY_OK)
             err = count_check(refs);
@@ -295,7 +314,7 @@ static ty_err expand_disk(struct storage *s, const struct storage_url *url, bool
         if (pattern.len > 0 && pattern.ptr[0] == '*' && url->name.ptr[stars + 2] == '*')
             return storage_fail(s, TY_INVALID_ARGUMENT,
                                 "Invalid wildcard with more than 2 consecutive *s (%s)", path);
-        return walk(refs, base, pattern.len > 0 ? pattern : TY_STR("*"), skip_links, 0);
+        return walk(s, refs, base, pattern.len > 0 ? pattern : TY_STR("*"), skip_links, 0);
     }
     glob_t found;
     int status = storage_has_wildcard(url->name) ? glob(path, 0, NULL, &found) : GLOB_NOMATCH;
@@ -327,7 +346,7 @@ static ty_err expand_under(struct storage_conn *c, const struct storage_ref *fol
                            const struct storage_options *o, struct storage_refs *refs)
 {
     if (!folder->url.cloud)
-        return walk(refs, folder->url.name, TY_STR("*"), o->skip_links, 0);
+        return walk(c->s, refs, folder->url.name, TY_STR("*"), o->skip_links, 0);
     struct search s = {.refs = refs, .versions = o->all_versions};
     struct storage_listing l = {.bucket = folder->url.bucket, .prefix = folder->url.name};
     l.versions = o->all_versions;

@@ -3,7 +3,10 @@
  * first name is a name. */
 #include "storage/storage_int.h"
 
+#include <strings.h>
+
 enum option_kind { OPTION_ON, OPTION_TEXT, OPTION_HEADER, OPTION_TAKEN, OPTION_TAKEN_TEXT };
+enum gs_takes { GS_OBJECTS, GS_FILES, GS_PROVIDER };
 enum { MOST_OPTIONS = 32, MOST_HEADERS = 64 };
 
 struct gs_option {
@@ -14,14 +17,15 @@ struct gs_option {
 struct gs_command {
     const char *words, *command;
     int least, most;
+    enum gs_takes takes;
     const char *usage;
     struct gs_option options[MOST_OPTIONS];
 };
 
 static const struct gs_command gs_commands[] = {
-#define GSUTIL(words, command, least, most, usage)                                                 \
+#define GSUTIL(words, command, least, most, takes, usage)                                          \
     {                                                                                              \
-        words, command, least, most, usage,                                                        \
+        words, command, least, most, takes, usage,                                                 \
         {
 #define ON(letter, member)   {letter, OPTION_ON, offsetof(struct storage_options, member)},
 #define TEXT(letter, member) {letter, OPTION_TEXT, offsetof(struct storage_options, member)},
@@ -64,8 +68,32 @@ static ty_err usage_fail(const struct gs_line *l, const char *what)
                    what, l->command->usage, l->name);
 }
 
+/* "Name:value": NULL if `header` has another name. */
+static const char *header_value(const char *header, const char *name)
+{
+    size_t n = strlen(name);
+    if (strncasecmp(header, name, n) != 0 || header[n] != ':')
+        return NULL;
+    return header + n + 1 + strspn(header + n + 1, " ");
+}
+
 static ty_err header_add(struct gs_line *l, const char *header)
 {
+    const char *generation = header_value(header, "x-goog-if-generation-match");
+    const char *metageneration = header_value(header, "x-goog-if-metageneration-match");
+    const char *value = generation != NULL ? generation : metageneration;
+    int64_t n;
+    if (value != NULL && (ty_parse_i64(ty_str_of(value), &n) != TY_OK || n < 0))
+        return ty_fail(TY_INVALID_ARGUMENT,
+                       "ArgumentException: Invalid precondition header specified. "
+                       "x-goog-if-generation-match and x-goog-if-metageneration match must be "
+                       "specified with a positive integer value.");
+    if (generation != NULL)
+        l->options.if_generation = generation;
+    if (metageneration != NULL)
+        l->options.if_metageneration = metageneration;
+    if (value != NULL)
+        return TY_OK;
     if (l->options.header_count >= MOST_HEADERS)
         return ty_fail(TY_INVALID_ARGUMENT, "CommandException: more than %d headers", MOST_HEADERS);
     l->headers[l->options.header_count++] = header;
@@ -199,6 +227,24 @@ static ty_err count_check(const struct gs_line *l, int count)
     return TY_OK;
 }
 
+static ty_err urls_check(const struct gs_line *l, char **words, int count)
+{
+    ty_err err = TY_OK;
+    for (int i = 0; i < count && err == TY_OK; i++) {
+        struct storage_url url;
+        err = storage_url_parse(ty_str_of(words[i]), STORAGE_GSUTIL, &url);
+        if (err == TY_OK && !url.cloud && l->command->takes != GS_FILES)
+            err = storage_fail(l->s, TY_INVALID_ARGUMENT,
+                               "\"%s\" command does not support \"file://\" URLs. Did you mean to "
+                               "use a gs:// URL?",
+                               l->name);
+        if (err == TY_OK && url.cloud && url.bucket.len == 0 && l->command->takes != GS_PROVIDER)
+            err = storage_fail(l->s, TY_INVALID_ARGUMENT,
+                               "\"%s\" command does not support provider-only URLs.", l->name);
+    }
+    return err;
+}
+
 int storage_gsutil_main(struct storage *s, int argc, char **argv, bool *ret_known)
 {
     struct gs_line l = {.s = s, .argc = argc, .argv = argv};
@@ -215,6 +261,8 @@ int storage_gsutil_main(struct storage *s, int argc, char **argv, bool *ret_know
     int count = argc - l.at;
     if (err == TY_OK)
         err = count_check(&l, count);
+    if (err == TY_OK)
+        err = urls_check(&l, argv + l.at, count);
     if (err != TY_OK) {
         fprintf(stderr, "%s\n", ty_err_message());
         return STORAGE_FAILED;

@@ -170,7 +170,11 @@ static ty_err show_ref(struct lister *l, const struct storage_ref *ref, bool sev
         bool gcloud = l->s->style == STORAGE_GCLOUD;
         bool heading = ref->kind == STORAGE_IS_BUCKET ? several || (l->o->recursive && gcloud)
                                                       : several || l->o->recursive;
-        err = show_folder(l, ref->url.bucket, ref->url.name, heading);
+        bool theirs = strcmp(l->s->program, "gcloud") == 0; /* heads what is gone, too */
+        if (heading && gcloud && !theirs && ref->kind == STORAGE_IS_BUCKET)
+            err = storage_bucket_get(&l->conn, ref->url.bucket, &json);
+        if (err == TY_OK)
+            err = show_folder(l, ref->url.bucket, ref->url.name, heading);
     }
     json_decref(json);
     ty_arena_clear(&a);
@@ -209,7 +213,7 @@ static ty_err show_buckets_of(struct lister *l, const struct storage_refs *refs)
 }
 
 /* One word; *ret_any: it stood for something. */
-static ty_err show_word(struct lister *l, const char *word, bool several, bool *ret_any)
+static ty_err show_word(struct lister *l, const char *word, bool *ret_any)
 {
     struct storage_url url;
     struct storage_refs refs = {.arena = l->s->arena};
@@ -221,8 +225,8 @@ static ty_err show_word(struct lister *l, const char *word, bool several, bool *
                           "CommandException: \"%s\" command does not support \"file://\" URLs. Did "
                           "you mean to use a gs:// URL?",
                           l->s->command)
-                : ty_fail(TY_INVALID_ARGUMENT, "Only cloud URLs are supported for %s.",
-                          l->s->command);
+                : ty_fail(TY_INVALID_ARGUMENT, "%s only works for cloud URLs. Error for: %s",
+                          l->du ? "Du" : "Ls", storage_url_text(l->s->arena, &url));
     if (err != TY_OK)
         return err;
     int64_t before = l->folders;
@@ -235,7 +239,7 @@ static ty_err show_word(struct lister *l, const char *word, bool several, bool *
     if (err == TY_OK && buckets)
         return show_buckets_of(l, &refs);
     for (size_t i = 0; i < refs.count && err == TY_OK; i++)
-        err = show_ref(l, &refs.items[i], several || refs.count > 1);
+        err = show_ref(l, &refs.items[i], refs.count > 1);
     if (err == TY_OK && l->du && l->o->summarize && *ret_any) {
         ty_str text = ty_str_of(word);
         while (text.len > 5 && ty_str_ends(text, TY_STR("/")))
@@ -269,17 +273,19 @@ static int list_words(struct storage *s, const struct storage_options *o, char *
     ty_err err = storage_conn_open(&l.conn, s);
     for (int i = 0; i < count && err == TY_OK; i++) {
         bool any = false;
-        err = show_word(&l, words[i], count > 1, &any);
+        err = show_word(&l, words[i], &any);
         missing |= !any;
+        if (missing && s->style == STORAGE_GCLOUD)
+            break; /* the others are not looked at */
     }
     if (err == TY_OK && du && o->total)
         line_size(&l, l.total + l.bytes, "total");
     bool one = count == 1 && strcmp(words[0], "gs://") == 0;
-    if (err == TY_OK && l.found != NULL)
+    if (err == TY_OK && l.found != NULL && !missing)
         storage_print_value(s, l.found);
     else if (err == TY_OK && !du && (o->list_long || o->list_full) && !o->buckets_only && !one)
         print_total(&l);
-    if (err == TY_OK && missing && !(one && s->style == STORAGE_GSUTIL))
+    if (err == TY_OK && missing && !((one || du) && s->style == STORAGE_GSUTIL))
         err = storage_fail(s, TY_NOT_FOUND, "One or more URLs matched no objects.");
     int status = err == TY_OK ? STORAGE_OK : storage_say_error(&l.conn, s->command, err);
     json_decref(l.found);

@@ -57,8 +57,8 @@ static ty_err cat_word(struct storage_conn *c, const struct storage_options *o, 
         if (o->cat_headers)
             fprintf(stderr, "==> %s <==\n", text);
         if (!url->cloud)
-            err = storage_fail(c->s, TY_INVALID_ARGUMENT,
-                               "cat command only works with Cloud URLs: %s", word);
+            err = ty_fail(TY_INVALID_ARGUMENT,
+                          "cat only works for valid cloud URLs. %s is an invalid cloud URL.", text);
         else
             err = storage_cat_object(c, url, ty_str_of(o->range));
     }
@@ -94,13 +94,13 @@ static const char *hex_of(struct ty_arena *a, ty_str base64)
     return text;
 }
 
-static const char *hash_shown(struct ty_arena *a, const struct storage_options *o,
-                              enum storage_style style, ty_str base64)
+static const char *hash_shown(struct ty_arena *a, const struct storage_options *o, bool capitals,
+                              ty_str base64)
 {
     if (!o->hex)
         return ty_cstr(a, base64);
     char *text = (char *)hex_of(a, base64);
-    bool small = style == STORAGE_GCLOUD || base64.len > 8; /* gsutil: only CRC32C in capitals */
+    bool small = !capitals;
     for (char *p = text; small && *p != '\0'; p++)
         *p = *p >= 'A' && *p <= 'F' ? (char)(*p + 32) : *p;
     return text;
@@ -124,8 +124,9 @@ static ty_err hash_show(struct storage_conn *c, const struct storage_options *o,
     }
     md5.len = o->only_crc32c && !o->only_md5 ? 0 : md5.len;
     crc32c.len = o->only_md5 && !o->only_crc32c ? 0 : crc32c.len;
-    const char *md5_shown = hash_shown(a, o, c->s->style, md5);
-    const char *crc_shown = hash_shown(a, o, c->s->style, crc32c);
+    bool capitals = c->s->style == STORAGE_GSUTIL && !ref->url.cloud; /* it does so for CRC32C */
+    const char *md5_shown = hash_shown(a, o, false, md5);
+    const char *crc_shown = hash_shown(a, o, capitals, crc32c);
     if (c->s->style == STORAGE_GCLOUD) {
         json_t *item = json_object();
         if (crc32c.len > 0)
@@ -161,6 +162,10 @@ int storage_hash(struct storage *s, const struct storage_options *o, char **word
         err = objects_of(&c, o, words[i], &refs);
         if (err == TY_NOT_FOUND && s->style == STORAGE_GSUTIL && !c.bucket_missing)
             err = ty_fail(TY_NOT_FOUND, "CommandException: No files matched");
+        else if (err == TY_NOT_FOUND && !c.bucket_missing) {
+            fprintf(stderr, "WARNING: No matches found for %s\n", words[i]);
+            err = ty_fail(TY_NOT_FOUND, "No URLS matched.");
+        }
         for (size_t k = 0; k < refs.count && err == TY_OK; k++)
             err = hash_show(&c, o, &refs.items[k], ty_cstr(s->arena, refs.items[k].url.name), list);
         for (size_t k = 0; k < refs.count && s->style == STORAGE_GSUTIL; k++) {
@@ -190,13 +195,19 @@ int storage_stat(struct storage *s, const struct storage_options *o, char **word
     ty_err err = storage_conn_open(&c, s);
     for (int i = 0; i < count && err == TY_OK; i++) {
         struct storage_refs refs = {.arena = s->arena};
-        err = objects_of(&c, o, words[i], &refs);
+        struct storage_url url;
+        err = storage_url_parse(ty_str_of(words[i]), s->style, &url);
+        if (err == TY_OK && url.name.len == 0)
+            err = storage_fail(s, TY_INVALID_ARGUMENT,
+                               "The stat command only works with object URLs");
+        if (err == TY_OK)
+            err = objects_of(&c, o, words[i], &refs);
         if (err == TY_NOT_FOUND && !c.bucket_missing) { /* said, and the others are looked at */
-            fprintf(stderr, "No URLs matched: %s\n", words[i]);
+            storage_note(s, "No URLs matched: %s\n", words[i]);
             status = STORAGE_FAILED;
             err = TY_OK;
         }
-        for (size_t k = 0; k < refs.count && err == TY_OK; k++) {
+        for (size_t k = 0; k < refs.count && err == TY_OK && !s->quiet; k++) {
             json_t *json = object_fetch(&c, &refs.items[k].url, &err);
             if (err == TY_OK)
                 storage_object_full(s, json, storage_url_text(s->arena, &refs.items[k].url), false);
@@ -223,7 +234,9 @@ int storage_objects_describe(struct storage *s, const struct storage_options *o,
         err = storage_url_parse(ty_str_of(words[0]), s->style, &url);
     if (err == TY_OK && (!url.cloud || url.name.len == 0))
         err = ty_fail(TY_INVALID_ARGUMENT,
-                      "Only object URLs are accepted. Example: gs://bucket/object");
+                      "\"%s storage %s\" only accepts object URLs.\nExample: "
+                      "\"gs://bucket/object.txt\"\nReceived: \"%s\"",
+                      s->program, s->command, storage_url_text(s->arena, &url));
     if (err == TY_OK)
         json = object_fetch(&c, &url, &err);
     if (err == TY_NOT_FOUND && !c.bucket_missing)
@@ -314,6 +327,7 @@ static ty_err patch_add(struct storage *s, json_t *patch, const char *header)
 }
 
 struct patching {
+    const struct storage_options *o;
     struct storage_refs refs;
     json_t *patch;
 };
@@ -323,10 +337,14 @@ static ty_err patch_one(struct storage_conn *c, void *arg, size_t index)
     struct patching *p = arg;
     struct ty_arena a = {0};
     const struct storage_url *url = &p->refs.items[index].url;
+    struct ty_buf b;
+    ty_buf_init(&b, 16 * 1024);
+    ty_buf_addf(&b, "%s?alt=json", storage_path(&a, url->bucket, url->name));
+    storage_conditions_add(&b, p->o);
     storage_note(c->s, "Setting metadata on %s...\n", storage_url_text(&a, url));
     c->bucket = url->bucket;
-    ty_err err =
-        storage_call(c, HTTP_PATCH, storage_path(&a, url->bucket, url->name), p->patch, NULL);
+    ty_err err = storage_call(c, HTTP_PATCH, b.ptr, p->patch, NULL);
+    ty_buf_clear(&b);
     ty_arena_clear(&a);
     return err;
 }
@@ -334,12 +352,14 @@ static ty_err patch_one(struct storage_conn *c, void *arg, size_t index)
 int storage_setmeta(struct storage *s, const struct storage_options *o, char **words, int count)
 {
     struct storage_conn c;
-    struct patching p = {.refs = {.arena = s->arena}, .patch = json_object()};
+    struct patching p = {.o = o, .refs = {.arena = s->arena}, .patch = json_object()};
     ty_err err = storage_conn_open(&c, s);
     if (err == TY_OK && o->header_count == 0)
         err = storage_fail(s, TY_INVALID_ARGUMENT,
-                           "gsutil setmeta requires one or more headers to be provided with the -h "
-                           "flag. See \"gsutil help setmeta\" for more information.");
+                           s->style == STORAGE_GCLOUD
+                               ? "setmeta needs something to set, such as --content-type"
+                               : "gsutil setmeta requires one or more headers to be provided with "
+                                 "the -h flag. See \"gsutil help setmeta\" for more information.");
     for (size_t i = 0; i < o->header_count && err == TY_OK; i++)
         err = patch_add(s, p.patch, o->headers[i]);
     for (int i = 0; i < count && err == TY_OK; i++) {
@@ -366,6 +386,20 @@ int storage_setmeta(struct storage *s, const struct storage_options *o, char **w
 
 /* ---- compose ---- */
 
+/* What a word stands for; gsutil asks only for names with wildcards, and leaves the others to the
+ * server. */
+static ty_err components_of(struct storage_conn *c, const struct storage_options *o, char *word,
+                            struct storage_refs *refs)
+{
+    struct storage_ref ref = {.kind = STORAGE_IS_OBJECT};
+    if (c->s->style == STORAGE_GCLOUD || storage_has_wildcard(ty_str_of(word)))
+        return objects_of(c, o, word, refs);
+    ty_err err = storage_url_parse(ty_str_of(word), c->s->style, &ref.url);
+    if (err == TY_OK)
+        storage_refs_add(refs, &ref);
+    return err;
+}
+
 static ty_err compose_sources(struct storage_conn *c, const struct storage_options *o, char **words,
                               int count, const struct storage_url *to, json_t *sources,
                               struct storage_refs *refs)
@@ -373,7 +407,7 @@ static ty_err compose_sources(struct storage_conn *c, const struct storage_optio
     ty_err err = TY_OK;
     for (int i = 0; i < count && err == TY_OK; i++) {
         struct storage_refs some = {.arena = c->s->arena};
-        err = objects_of(c, o, words[i], &some);
+        err = components_of(c, o, words[i], &some);
         for (size_t k = 0; k < some.count && err == TY_OK; k++) {
             const struct storage_url *url = &some.items[k].url;
             if (!url->cloud || !ty_str_eq(url->bucket, to->bucket))
@@ -396,12 +430,31 @@ static ty_err compose_sources(struct storage_conn *c, const struct storage_optio
     return err;
 }
 
+static ty_err compose_call(struct storage_conn *c, const struct storage_options *o,
+                           const struct storage_url *to, const json_t *body, size_t count)
+{
+    struct storage *s = c->s;
+    struct ty_buf b;
+    ty_buf_init(&b, 16 * 1024);
+    ty_buf_addf(&b, "%s/compose?alt=json", storage_path(s->arena, to->bucket, to->name));
+    storage_conditions_add(&b, o);
+    storage_note(s, "Composing %s from %zu component object(s).\n", storage_url_text(s->arena, to),
+                 count);
+    c->bucket = to->bucket;
+    ty_err err = storage_call(c, HTTP_POST, b.ptr, body, NULL);
+    if (err == TY_NOT_FOUND && s->style == STORAGE_GSUTIL && !c->bucket_missing)
+        err = ty_fail(TY_NOT_FOUND, "NotFoundException: One of the source objects does not exist.");
+    ty_buf_clear(&b);
+    return err;
+}
+
 int storage_objects_compose(struct storage *s, const struct storage_options *o, char **words,
                             int count)
 {
     struct storage_conn c;
     struct storage_url to = {0};
     struct storage_refs refs = {.arena = s->arena};
+    struct storage_object first;
     json_t *body = json_object(), *sources = json_array(), *destination = json_object();
     json_object_set_new(body, "sourceObjects", sources);
     json_object_set_new(body, "destination", destination);
@@ -416,16 +469,16 @@ int storage_objects_compose(struct storage *s, const struct storage_options *o, 
     if (err == TY_OK)
         err = compose_sources(&c, o, words, count - 1, &to, sources, &refs);
     if (err == TY_OK && refs.count > 0) {
-        ty_str type = refs.items[0].object->content_type;
+        err = storage_object_get(&c, s->arena, &refs.items[0].url, &first);
+        if (err == TY_NOT_FOUND && !c.bucket_missing)
+            err = ty_fail(err, "NotFoundException: 404 %s does not exist.",
+                          storage_url_text(s->arena, &refs.items[0].url));
+    }
+    if (err == TY_OK && refs.count > 0) {
+        ty_str type = first.content_type;
         if (type.len > 0)
             json_object_set_new(destination, "contentType", json_stringn(type.ptr, type.len));
-        storage_note(s, "Composing %s from %zu component object(s).\n",
-                     storage_url_text(s->arena, &to), refs.count);
-        c.bucket = to.bucket;
-        err = storage_call(
-            &c, HTTP_POST,
-            ty_format(s->arena, "%s/compose", storage_path(s->arena, to.bucket, to.name)), body,
-            NULL);
+        err = compose_call(&c, o, &to, body, refs.count);
     }
     int status = err == TY_OK ? STORAGE_OK : storage_say_error(&c, s->command, err);
     json_decref(body);

@@ -1,7 +1,53 @@
 /* pool.c -- many transfers at once: threads that take the next number until none is left. */
 #include "storage/storage_int.h"
 
+#include <signal.h>
+
 enum { MOST_THREADS = 64 };
+
+/* ---- Ctrl-C ---- */
+
+static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+static volatile sig_atomic_t caught;
+
+static void catch_signal(int signum)
+{
+    caught = signum;
+}
+
+bool storage_interrupted(void)
+{
+    return caught != 0;
+}
+
+static void signals_catch(struct sigaction *old)
+{
+    struct sigaction act = {.sa_handler = catch_signal, .sa_flags = SA_RESTART | SA_RESETHAND};
+    caught = 0;
+    sigemptyset(&act.sa_mask);
+    for (size_t i = 0; i < TY_COUNT(signals); i++) {
+        sigaction(signals[i], NULL, &old[i]);
+        if (old[i].sa_handler == SIG_DFL) /* nohup's stays ignored */
+            sigaction(signals[i], &act, NULL);
+    }
+}
+
+/* Does not return if one was caught. */
+static void signals_restore(const struct storage *s, const struct sigaction *old)
+{
+    for (size_t i = 0; i < TY_COUNT(signals); i++)
+        sigaction(signals[i], &old[i], NULL);
+    if (caught == 0)
+        return;
+    if (s->style == STORAGE_GSUTIL)
+        fprintf(stderr, "\nCaught CTRL-C (signal %d) - exiting\n", (int)caught);
+    else
+        fputs("\n\nCommand killed by keyboard interrupt\n\n", stderr);
+    fflush(NULL);
+    raise((int)caught);
+}
+
+/* ---- the pool ---- */
 
 struct shared {
     struct storage_pool *pool;
@@ -11,7 +57,7 @@ struct shared {
     size_t failed;
     ty_err err;
     char *message;
-    bool bucket_missing;
+    enum storage_missing bucket_missing;
     ty_str bucket;
     int status;
 };
@@ -46,7 +92,8 @@ static void *worker(void *arg)
         note_failure(w, &c, 0, err);
         return NULL;
     }
-    while (!atomic_load(&w->stop) && (i = atomic_fetch_add(&w->next, 1)) < pool->count) {
+    while (!atomic_load(&w->stop) && caught == 0 &&
+           (i = atomic_fetch_add(&w->next, 1)) < pool->count) {
         err = pool->work(&c, pool->arg, i);
         if (err != TY_OK)
             note_failure(w, &c, i, err);
@@ -69,12 +116,15 @@ ty_err storage_pool_run(struct storage_pool *pool, struct storage_conn *c, size_
     struct shared w = {.pool = pool, .lock = PTHREAD_MUTEX_INITIALIZER};
     pthread_t threads[MOST_THREADS];
     int wanted = storage_pool_threads(pool->s, pool->count), started = 0;
+    struct sigaction old[TY_COUNT(signals)];
+    signals_catch(old);
     while (started < wanted - 1 && pthread_create(&threads[started], NULL, worker, &w) == 0)
         started++;
     worker(&w); /* this one works too */
     while (started > 0)
         pthread_join(threads[--started], NULL);
     pthread_mutex_destroy(&w.lock);
+    signals_restore(pool->s, old);
     if (ret_failed != NULL)
         *ret_failed = w.failed;
     if (w.message == NULL)

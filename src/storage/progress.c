@@ -2,6 +2,8 @@
  * left; in a log nothing but the lines of the files themselves and the last one. */
 #include "storage/storage_int.h"
 
+#include <sys/ioctl.h>
+
 enum { SHOW_NS = 100 * 1000 * 1000, LINE_BYTES = 4096 };
 
 void storage_progress_init(struct storage_progress *p, struct storage *s)
@@ -15,6 +17,8 @@ void storage_progress_init(struct storage_progress *p, struct storage *s)
 
 void storage_progress_clear(struct storage_progress *p)
 {
+    if (p->shown) /* an error comes next */
+        fputc('\n', stderr);
     pthread_mutex_destroy(&p->lock);
 }
 
@@ -38,25 +42,33 @@ const char *storage_tenth(struct ty_arena *a, int64_t bytes)
     return ty_cstr(a, ty_str_of(text));
 }
 
+/* What fits on the terminal's line: a longer one would be written over only in part. */
+static int columns(void)
+{
+    struct winsize size;
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1
+                                                                           : LINE_BYTES;
+}
+
 /* The bar; with the lock held. */
 static void show(struct storage_progress *p)
 {
-    char done[32], total[32], rate[32];
+    char line[256], done[32], total[32], rate[32];
     int64_t bytes = atomic_load(&p->bytes_done), all = atomic_load(&p->bytes_total);
     double seconds = (double)(ty_boot_ns() - p->started_ns) / 1e9;
     double speed = seconds > 0.01 ? (double)bytes / seconds : 0;
     size_text(done, sizeof(done), bytes);
     size_text(total, sizeof(total), all);
     size_text(rate, sizeof(rate), (int64_t)speed);
-    fprintf(stderr, "\r[%d/%d files][%10s/%10s] %3d%% Done  %s/s", atomic_load(&p->files_done),
-            atomic_load(&p->files_total), done, total,
-            all > 0 ? (int)(bytes >= all ? 100 : bytes * 100 / all) : 0, rate);
+    int n = snprintf(line, sizeof(line), "[%d/%d files][%10s/%10s] %3d%% Done  %s/s",
+                     atomic_load(&p->files_done), atomic_load(&p->files_total), done, total,
+                     all > 0 ? (int)(bytes >= all ? 100 : bytes * 100 / all) : 0, rate);
     if (speed > 0 && all > bytes && seconds > 1) {
         int64_t left = (int64_t)((double)(all - bytes) / speed + 0.5);
-        fprintf(stderr, " ETA %02" PRId64 ":%02" PRId64 ":%02" PRId64, left / 3600, left / 60 % 60,
-                left % 60);
+        snprintf(line + n, sizeof(line) - (size_t)n, " ETA %02" PRId64 ":%02" PRId64 ":%02" PRId64,
+                 left / 3600, left / 60 % 60, left % 60);
     }
-    fputs("\033[K", stderr);
+    fprintf(stderr, "\r%.*s\033[K", columns(), line);
     fflush(stderr);
     p->shown = true;
 }
@@ -98,12 +110,15 @@ void storage_progress_end(struct storage_progress *p)
     if (p->terminal && p->shown) {
         show(p);
         fputc('\n', stderr);
+        p->shown = false;
     }
     if (p->s->quiet || files == 0)
         return;
-    if (p->s->style == STORAGE_GSUTIL) {
+    if (p->s->style == STORAGE_GSUTIL && atomic_load(&p->bytes_total) > 0) {
         size_text(text, sizeof(text), bytes);
         fprintf(stderr, "\nOperation completed over %d objects/%s.\n", files, text);
+    } else if (p->s->style == STORAGE_GSUTIL) { /* nothing, or standard input */
+        fprintf(stderr, "\nOperation completed over %d objects.\n", files);
     } else if (bytes > 0 && atomic_load(&p->files_total) > 1) {
         size_text(text, sizeof(text), (int64_t)((double)bytes / (seconds > 0.01 ? seconds : 0.01)));
         fprintf(stderr, "\nAverage throughput: %s/s\n", text);

@@ -14,7 +14,7 @@ static ty_err remove_one(struct storage_conn *c, void *arg, size_t index)
     struct ty_arena a = {0};
     const struct storage_url *url = &r->refs.items[index].url;
     storage_progress_say(&r->progress, "Removing %s...", storage_url_text(&a, url));
-    ty_err err = storage_object_delete(c, url);
+    ty_err err = storage_object_delete(c, r->o, url);
     if (err == TY_NOT_FOUND && r->o->recursive) /* somebody else removed it */
         err = TY_OK;
     if (err == TY_OK)
@@ -80,7 +80,7 @@ static ty_err removal_find(struct storage_conn *c, struct removal *r, char **wor
         if (err != TY_OK)
             break;
         *ret_omitted |= e.folders > 0 && e.added == 0 && !o.recursive;
-        bool said = e.folders > 0 && (c->s->style == STORAGE_GSUTIL || url->name.len == 0);
+        bool said = e.folders > 0 && (c->s->style == STORAGE_GSUTIL || o.recursive);
         if (e.added == 0 && !said)
             unmatched[(*ret_unmatched)++] = words[i];
     }
@@ -97,8 +97,6 @@ static ty_err removal_run(struct storage_conn *c, struct removal *r, size_t *ret
         .s = s, .all = all, .count = r->refs.count, .work = remove_one, .arg = r};
     if (all)
         pool.failed = remove_failed;
-    if (s->style == STORAGE_GCLOUD)
-        storage_note(s, "Removing objects:\n");
     storage_progress_init(&r->progress, s);
     r->progress.terminal = false;
     ty_err err = r->refs.count > 0 ? storage_pool_run(&pool, c, ret_failed) : TY_OK;
@@ -116,23 +114,29 @@ int storage_rm(struct storage *s, const struct storage_options *o, char **words,
     struct storage_refs buckets = {.arena = s->arena};
     char **unmatched = ty_new_array(s->arena, char *, (size_t)count + 1);
     size_t unmatched_count = 0, failed = 0;
-    bool omitted = false, gsutil = s->style == STORAGE_GSUTIL;
+    bool omitted = false, in_pool = false, gsutil = s->style == STORAGE_GSUTIL;
     ty_err err = storage_conn_open(&c, s);
+    if (!gsutil)
+        storage_note(s, "Removing objects:\n");
     if (err == TY_OK)
         err = removal_find(&c, &r, words, count, &buckets, unmatched, &unmatched_count, &omitted);
-    if (err == TY_OK)
+    if (err == TY_OK) {
         err = removal_run(&c, &r, &failed);
+        in_pool = err != TY_OK;
+    }
     if (err == TY_OK && failed == 0)
         err = buckets_remove(&c, &buckets);
     failed += gsutil && o->force ? unmatched_count : 0;
     if (err == TY_OK && gsutil && failed > 0)
         err = storage_fail(s, TY_ABORTED, "%zu files/objects could not be removed.", failed);
-    else if (err == TY_OK && unmatched_count > 0)
+    else if (err == TY_OK && unmatched_count > 0) {
+        if (!gsutil && o->recursive) /* where it was looked for last */
+            storage_note(s, "Removing managed folders:\n");
         err = storage_fail_unmatched(s, unmatched, unmatched_count);
-    else if (err == TY_OK && omitted && r.refs.count == 0)
+    } else if (err == TY_OK && omitted && r.refs.count == 0)
         err = storage_fail(s, TY_NOT_FOUND,
                            "No URLs matched. Do the files you're operating on exist?");
-    int status = err != TY_OK ? storage_say_error(&c, s->command, err)
+    int status = err != TY_OK ? storage_say_error(&c, in_pool && !gsutil ? NULL : s->command, err)
                  : failed > 0 ? STORAGE_FAILED
                               : STORAGE_OK;
     storage_conn_close(&c);

@@ -39,9 +39,11 @@ static ty_err side_is_folder(struct sync *y, const struct side *side, const char
         return TY_OK;
     if (y->s->style == STORAGE_GCLOUD && !source) /* it is made */
         return y->o->dry_run ? TY_OK : ty_mkdirs(path, 0777);
-    if (y->s->style == STORAGE_GCLOUD)
-        return ty_fail(TY_NOT_FOUND, "Did not find existing container at: %s",
+    if (y->s->style == STORAGE_GCLOUD && access(path, F_OK) == 0)
+        return ty_fail(TY_INVALID_ARGUMENT, "%s matched non-container URL: %s", word,
                        storage_url_text(y->s->arena, &side->url));
+    if (y->s->style == STORAGE_GCLOUD)
+        return ty_fail(TY_NOT_FOUND, "Did not find existing container at: %s", word);
     return ty_fail(TY_NOT_FOUND,
                    "CommandException: arg (%s) does not name a directory, bucket, or bucket "
                    "subdir.\nIf there is an object with the same path, please add a "
@@ -105,6 +107,28 @@ static ty_err side_list(struct sync *y, struct side *side)
             storage_refs_add(&side->refs, &all.items[i]);
     if (side->refs.count > 1)
         qsort_r(side->refs.items, side->refs.count, sizeof(struct storage_ref), ref_compare, side);
+    return err;
+}
+
+/* What went wrong with a listing; gsutil tells of it before it gives up. */
+static ty_err list_failed(struct sync *y, const struct side *side, ty_err err)
+{
+    if (y->s->style == STORAGE_GCLOUD || y->conn.status == 0)
+        return err;
+    fprintf(stderr, "Caught non-retryable exception while listing %s: %s\n",
+            storage_url_text(y->s->arena, &side->url), ty_err_message());
+    return ty_fail(err, "CommandException: Caught non-retryable exception - aborting rsync");
+}
+
+static ty_err sides_list(struct sync *y)
+{
+    struct side *sides[] = {&y->from, &y->to};
+    ty_err err = TY_OK;
+    for (size_t i = 0; i < TY_COUNT(sides) && err == TY_OK; i++) {
+        err = side_list(y, sides[i]);
+        if (err != TY_OK)
+            err = list_failed(y, sides[i], err);
+    }
     return err;
 }
 
@@ -215,11 +239,14 @@ static ty_err extra_remove(struct storage_conn *c, void *arg, size_t index)
     struct ty_arena a = {0};
     ty_err err = TY_OK;
     const struct storage_url *url = &y->extra.items[index].url;
-    storage_note(c->s, "Removing %s%s\n", storage_url_text(&a, url),
-                 c->s->style == STORAGE_GCLOUD ? "..." : "");
+    struct storage_url shown = *url;
+    bool gcloud = c->s->style == STORAGE_GCLOUD;
+    if (gcloud && url->cloud)
+        shown.generation = y->extra.items[index].object->generation;
+    storage_note(c->s, "Removing %s%s\n", storage_url_text(&a, &shown), gcloud ? "..." : "");
     const char *path = ty_cstr(&a, url->name);
     if (url->cloud)
-        err = storage_object_delete(c, url);
+        err = storage_object_delete(c, NULL, url);
     else if (unlink(path) != 0)
         err = ty_fail_errno(errno, "cannot remove '%s'", path);
     ty_arena_clear(&a);
@@ -236,7 +263,7 @@ static int sync_apply(struct sync *y, ty_err *ret_err)
         return STORAGE_OK;
     }
     if (y->copy_count > 0)
-        status = storage_copies_run(&y->conn, &o, y->copies, y->copy_count, false);
+        status = storage_copies_run(&y->conn, &o, y->copies, y->copy_count, 0, false);
     struct storage_pool pool = {.s = y->s, .count = y->extra.count, .work = extra_remove, .arg = y};
     if (status == STORAGE_OK && y->o->delete_extra && y->extra.count > 0)
         *ret_err = storage_pool_run(&pool, &y->conn, NULL);
@@ -263,9 +290,7 @@ int storage_rsync(struct storage *s, const struct storage_options *o, char **wor
     if (err == TY_OK && gsutil)
         storage_note(s, "Building synchronization state...\n");
     if (err == TY_OK)
-        err = side_list(&y, &y.from);
-    if (err == TY_OK)
-        err = side_list(&y, &y.to);
+        err = sides_list(&y);
     if (err == TY_OK)
         err = sides_compare(&y);
     if (err == TY_OK && gsutil)

@@ -15,6 +15,7 @@
 #include "base/base.h"
 
 #include <jansson.h>
+#include <stdatomic.h>
 
 enum storage_style { STORAGE_GCLOUD, STORAGE_GSUTIL };
 enum { STORAGE_OK = 0, STORAGE_FAILED = 1, STORAGE_USAGE = 2 };
@@ -25,10 +26,12 @@ struct storage_options {
     bool list_long, list_full, human, self_only, buckets_only, etag, json;
     bool delete_extra, compare_checksums, update_only, skip_links;
     bool gzip_all, cat_headers, hex, only_md5, only_crc32c, stdin_names, total;
+    bool print_created;          /* the URL of each copy, with its generation */
     const char *gzip_extensions; /* txt,html */
     const char *location, *storage_class, *project, *uniform;
     const char *range;
     const char *content_type, *cache_control, *content_encoding;
+    const char *if_generation, *if_metageneration; /* preconditions on what is written */
     const char *exclude;
     const char **headers; /* "Name:value", for cp and setmeta */
     size_t header_count;
@@ -44,8 +47,9 @@ struct storage {
         *state_dir;      /* where interrupted uploads and downloads are remembered; may be absent */
     const char *command; /* the one that runs */
     bool quiet, debug;
-    bool parallel; /* gsutil -m; gcloud's style always is */
-    int threads;   /* 0: as many as are good */
+    bool parallel;        /* gsutil -m; gcloud's style always is */
+    int threads;          /* 0: as many as are good */
+    atomic_bool answered; /* set here: the server was there, so it is worth waiting for */
     /* What to say when the server does not answer, two lines; called once at most. */
     const char *(*away)(void *arg, const char *why);
     void *away_arg;

@@ -68,12 +68,15 @@ void storage_step_of(ty_str name, struct storage_step *ret_step);
 /* ---- api.c ---- */
 
 /* A thread's connection. */
+/* Was the last call's bucket there? A folder of its name is one in the server's buckets/. */
+enum storage_missing { STORAGE_THERE, STORAGE_MISSING, STORAGE_MISSING_HAS_FOLDER };
+
 struct storage_conn {
     struct storage *s;
     struct http_client client;
-    int status;          /* HTTP's, of the last answer; 0: none came */
-    ty_str bucket;       /* of the last call */
-    bool bucket_missing; /* it was not there */
+    int status;    /* HTTP's, of the last answer; 0: none came */
+    ty_str bucket; /* of the last call */
+    enum storage_missing bucket_missing;
 };
 TY_NODISCARD ty_err storage_conn_open(struct storage_conn *c, struct storage *s);
 void storage_conn_close(struct storage_conn *c);
@@ -100,7 +103,11 @@ struct storage_object *storage_object_dup(struct ty_arena *a, const struct stora
 TY_NODISCARD ty_err storage_object_get(struct storage_conn *c, struct ty_arena *a,
                                        const struct storage_url *url,
                                        struct storage_object *ret_object);
-TY_NODISCARD ty_err storage_object_delete(struct storage_conn *c, const struct storage_url *url);
+/* `o` may have preconditions; NULL: none. */
+TY_NODISCARD ty_err storage_object_delete(struct storage_conn *c, const struct storage_options *o,
+                                          const struct storage_url *url);
+/* "&ifGenerationMatch=..." of what was asked for. */
+void storage_conditions_add(struct ty_buf *b, const struct storage_options *o);
 TY_NODISCARD ty_err storage_bucket_get(struct storage_conn *c, ty_str bucket, json_t **ret_bucket);
 struct storage_listing {
     ty_str bucket, prefix, delimiter;
@@ -118,7 +125,8 @@ TY_NODISCARD ty_err storage_fail_api(struct storage_conn *c, const struct http_r
 
 /* ---- text.c ---- */
 
-/* What went wrong, as the style says it, from this thread's message. Returns STORAGE_FAILED. */
+/* What went wrong, as the style says it, from this thread's message. gcloud names the command
+ * unless it is NULL: in the middle of several things it does not. Returns STORAGE_FAILED. */
 int storage_say_error(struct storage_conn *c, const char *command, ty_err err);
 /* "CommandException: ..." for gsutil, the bare text for gcloud. */
 ty_err storage_fail(const struct storage *s, ty_err code, const char *fmt, ...) TY_PRINTF(3, 4);
@@ -132,6 +140,9 @@ const char *storage_second(struct ty_arena *a, ty_str rfc3339);
 /* 2026-11-16T03:14:07+0000 */
 const char *storage_stamp(struct ty_arena *a, ty_str rfc3339);
 const char *storage_content_type(ty_str path); /* by its ending; NULL: not known */
+/* A storage class or gsutil's short name for one, as requests have it: of objects in capitals, of
+ * gsutil's buckets in small letters. */
+const char *storage_class_text(struct ty_arena *a, const char *given, bool capitals);
 
 /* ---- expand.c ---- */
 
@@ -214,6 +225,7 @@ struct storage_copy {
     int64_t size;                  /* -1: not known */
     int64_t mtime;                 /* to be kept with the object; 0: not */
     const struct storage_ref *ref;
+    bool again; /* another one goes to the same place */
 };
 enum storage_copied { STORAGE_COPIED, STORAGE_SKIPPED };
 TY_NODISCARD ty_err storage_copy_run(struct storage_conn *c, const struct storage_options *o,
@@ -227,7 +239,7 @@ TY_NODISCARD ty_err storage_cat_object(struct storage_conn *c, const struct stor
 
 TY_NODISCARD ty_err storage_upload(struct storage_conn *c, struct ty_arena *a,
                                    const struct storage_options *o, const struct storage_copy *copy,
-                                   struct storage_progress *p);
+                                   struct storage_progress *p, ty_str *ret_generation);
 TY_NODISCARD ty_err storage_download(struct storage_conn *c, struct ty_arena *a,
                                      const struct storage_copy *copy, struct storage_progress *p);
 
@@ -249,6 +261,10 @@ struct storage_pool {
 TY_NODISCARD ty_err storage_pool_run(struct storage_pool *pool, struct storage_conn *c,
                                      size_t *ret_failed);
 int storage_pool_threads(const struct storage *s, size_t count);
+/* Ctrl-C, or a request to end, while a pool runs: work in hand fails with TY_CANCELLED, so that
+ * nothing half done is left, and the pool ends the process by that signal. A second one ends it at
+ * once. */
+bool storage_interrupted(void);
 
 /* ---- cp.c ---- */
 
@@ -265,9 +281,10 @@ TY_NODISCARD ty_err storage_destination_of(const struct storage *s, struct ty_ar
                                            const struct storage_ref *ref, bool many, bool many_top,
                                            bool recursive, const struct storage_destination *d,
                                            struct storage_url *ret_url);
-/* Copies on several threads; with `move` the sources are removed. Returns the exit status. */
+/* Copies on several threads; with `move` the sources are removed. `missing` others were not there,
+ * which was said, and count as failed. Returns the exit status. */
 int storage_copies_run(struct storage_conn *c, const struct storage_options *o,
-                       struct storage_copy *copies, size_t count, bool move);
+                       struct storage_copy *copies, size_t count, size_t missing, bool move);
 /* "The following URLs matched no objects or files", with each in `words`. */
 ty_err storage_fail_unmatched(const struct storage *s, char **words, size_t count);
 

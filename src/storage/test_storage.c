@@ -420,7 +420,7 @@ static void commands_are_there(void **state)
 {
     (void)state;
     static const char *const names[] = {
-#define GSUTIL(words, command, least, most, usage) command,
+#define GSUTIL(words, command, least, most, takes, usage) command,
 #define ON(letter, member)
 #define TEXT(letter, member)
 #define HEADER(letter)

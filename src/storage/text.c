@@ -28,12 +28,21 @@ void storage_note(const struct storage *s, const char *fmt, ...)
     va_end(args);
 }
 
-/* A bucket of somebody else's, such as the public ones that tutorials read from. */
+/* A bucket that a job wrote to before it was made, or one of somebody else's, such as the public
+ * ones that tutorials read from. */
 static void say_how_to_bring(const struct storage_conn *c)
 {
     int n = (int)c->bucket.len;
     const char *b = c->bucket.ptr;
-    fprintf(stderr,
+    if (c->bucket_missing == STORAGE_MISSING_HAS_FOLDER)
+        fprintf(stderr,
+                "gs://%.*s is not a bucket, but there is a folder of that name in the data "
+                "folder's buckets/: 'trainyard storage buckets create gs://%.*s' makes it a "
+                "bucket, with its files.\n",
+                n, b, n, b);
+    else
+        fprintf(
+            stderr,
             "gs://%.*s is not a bucket of this machine; trainyard storage buckets create gs://%.*s "
             "makes it.\nTo bring data of Google's in: gcloud storage cp -r gs://%.*s/FOLDER . in a "
             "shell that reaches Google, then trainyard storage cp -r FOLDER gs://%.*s/\n",
@@ -50,6 +59,8 @@ int storage_say_error(struct storage_conn *c, const char *command, ty_err err)
         text = s->away(s->away_arg, message);
     if (s->style == STORAGE_GSUTIL) {
         fprintf(stderr, "%s\n", text);
+    } else if (command == NULL) {
+        fprintf(stderr, "ERROR: %s\n", text);
     } else {
         char dotted[64];
         snprintf(dotted, sizeof(dotted), "%s", command);
@@ -120,6 +131,35 @@ const char *storage_second(struct ty_arena *a, ty_str rfc3339)
 const char *storage_stamp(struct ty_arena *a, ty_str rfc3339)
 {
     return time_text(a, rfc3339, "%Y-%m-%dT%H:%M:%S+0000");
+}
+
+/* ---- storage classes ---- */
+
+static bool is_small(char c)
+{
+    return c >= 'a' && c <= 'z';
+}
+
+static bool is_capital(char c)
+{
+    return c >= 'A' && c <= 'Z';
+}
+
+const char *storage_class_text(struct ty_arena *a, const char *given, bool capitals)
+{
+    static const struct {
+        const char *name, *class;
+    } short_names[] = {{"s", "standard"},  {"std", "standard"},
+                       {"nl", "nearline"}, {"cl", "coldline"},
+                       {"a", "archive"},   {"dra", "durable_reduced_availability"}};
+    for (size_t i = 0; i < TY_COUNT(short_names); i++)
+        if (strcasecmp(given, short_names[i].name) == 0)
+            given = short_names[i].class;
+    char *text = ty_cstr(a, ty_str_of(given));
+    for (char *p = text; *p != '\0'; p++)
+        if (capitals ? is_small(*p) : is_capital(*p))
+            *p ^= 0x20;
+    return text;
 }
 
 /* ---- content types ---- */

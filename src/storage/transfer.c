@@ -15,9 +15,13 @@ static void say_copying(const struct storage *s, const struct storage_options *o
     }
     if (copy->to.cloud && !copy->from.cloud) {
         const char *known = o->content_type;
+        for (size_t i = 0; i < o->header_count; i++)
+            if (strncasecmp(o->headers[i], "content-type:", 13) == 0)
+                known = ty_cstr(a, ty_str_trim(ty_str_of(o->headers[i] + 13)));
         if (known == NULL)
             known = storage_content_type(copy->from.name);
-        type = ty_format(a, " [Content-Type=%s]", known ? known : "application/octet-stream");
+        if (!copy->from.stream)
+            type = ty_format(a, " [Content-Type=%s]", known ? known : "application/octet-stream");
     } else if (copy->to.cloud && copy->object->content_type.len > 0) {
         type =
             ty_format(a, " [Content-Type=" TY_STR_FMT "]", TY_STR_ARG(copy->object->content_type));
@@ -68,7 +72,7 @@ static ty_err rewrite_body(const struct storage_options *o, json_t **ret_body)
 /* Within the server: asked for again until it says that it is done. */
 static ty_err copy_cloud(struct storage_conn *c, struct ty_arena *a,
                          const struct storage_options *o, const struct storage_copy *copy,
-                         struct storage_progress *p)
+                         struct storage_progress *p, ty_str *ret_generation)
 {
     json_t *reply = NULL, *body = NULL;
     ty_str token = {"", 0};
@@ -84,14 +88,15 @@ static ty_err copy_cloud(struct storage_conn *c, struct ty_arena *a,
         ty_buf_addz(&b, "?projection=noAcl");
         if (copy->from.generation.len > 0)
             storage_query_add(&b, "sourceGeneration", copy->from.generation);
-        if (o->no_clobber)
-            ty_buf_addz(&b, "&ifGenerationMatch=0");
+        storage_conditions_add(&b, o);
         if (token.len > 0)
             storage_query_add(&b, "rewriteToken", token);
         c->bucket = copy->to.bucket;
         err = storage_call(c, HTTP_POST, b.ptr, body, &reply);
         done = json_is_true(json_object_get(reply, "done"));
         token = ty_str_dup(a, wire_json_get_str(reply, "rewriteToken"));
+        *ret_generation =
+            ty_str_dup(a, wire_json_get_str(json_object_get(reply, "resource"), "generation"));
         if (err == TY_OK && !done && token.len == 0)
             err = ty_fail(TY_INTERNAL, "the server neither finished a copy nor said how to go on");
         json_decref(reply);
@@ -104,14 +109,9 @@ static ty_err copy_cloud(struct storage_conn *c, struct ty_arena *a,
     return err;
 }
 
-static ty_err copy_disk(struct storage_conn *c, struct ty_arena *a, const struct storage_copy *copy,
+static ty_err copy_disk(struct ty_arena *a, const struct storage_copy *copy,
                         struct storage_progress *p)
 {
-    if (c->s->style == STORAGE_GCLOUD)
-        return ty_fail(TY_INVALID_ARGUMENT,
-                       "Local copies not supported. Gcloud command-line tool is meant for cloud "
-                       "operations. Received copy from %s to %s",
-                       storage_url_text(a, &copy->from), storage_url_text(a, &copy->to));
     char *piece = malloc(PIECE_BYTES);
     ty_assert(piece != NULL);
     const char *from = ty_cstr(a, copy->from.name), *to = ty_cstr(a, copy->to.name);
@@ -143,7 +143,7 @@ ty_err storage_copy_run(struct storage_conn *c, const struct storage_options *o,
                         enum storage_copied *ret_copied)
 {
     struct ty_arena a = {0};
-    struct storage_url to = copy->to;
+    struct storage_url to = copy->to, made = copy->to;
     ty_err err = TY_OK;
     *ret_copied = STORAGE_COPIED;
     if (c->s->style == STORAGE_GCLOUD)
@@ -154,24 +154,32 @@ ty_err storage_copy_run(struct storage_conn *c, const struct storage_options *o,
         ty_arena_clear(&a);
         return TY_OK;
     }
-    c->bucket_missing = false;
+    c->bucket_missing = STORAGE_THERE;
     if (c->s->style == STORAGE_GSUTIL)
         say_copying(c->s, o, copy, &a, p);
     if (copy->from.cloud && copy->to.cloud)
-        err = copy_cloud(c, &a, o, copy, p);
+        err = copy_cloud(c, &a, o, copy, p, &made.generation);
     else if (copy->from.cloud)
         err = storage_download(c, &a, copy, p);
     else if (copy->to.cloud)
-        err = storage_upload(c, &a, o, copy, p);
+        err = storage_upload(c, &a, o, copy, p, &made.generation);
     else
-        err = copy_disk(c, &a, copy, p);
+        err = copy_disk(&a, copy, p);
+    if (err != TY_OK && c->bucket_missing && copy->to.cloud && c->s->style == STORAGE_GSUTIL)
+        err = ty_fail(err,
+                      "NotFoundException: 404 The destination bucket gs://" TY_STR_FMT
+                      " does not exist or the write to the destination must be restarted",
+                      TY_STR_ARG(copy->to.bucket));
     if (err != TY_OK && o->no_clobber && c->status == 412) {
         say_skipped(c->s, &to, &a, p);
         *ret_copied = STORAGE_SKIPPED;
         err = TY_OK;
     }
-    if (err == TY_OK && *ret_copied == STORAGE_COPIED)
+    if (err == TY_OK && *ret_copied == STORAGE_COPIED) {
         atomic_fetch_add(&p->files_done, 1);
+        if (o->print_created)
+            storage_progress_say(p, "Created: %s", storage_url_text(&a, &made));
+    }
     ty_arena_clear(&a);
     return err;
 }

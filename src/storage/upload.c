@@ -4,8 +4,9 @@
  * an upload is a session at the server: what has arrived there can be asked for, and sending goes
  * on from that byte after a cut connection or a server that was started anew. The session is
  * written down (state_dir/uploads), so that the same command goes on where an interrupted one
- * stopped, if the file is still the same. Hashes are made from the bytes as they are sent; what the
- * server says it has must equal them, or the object is removed again. */
+ * stopped, if the file is still the same; one that nobody can go on with is cancelled, because its
+ * bytes would stay at the server for days. Hashes are made from the bytes as they are sent; what
+ * the server says it has must equal them, or the object is removed again. */
 #include "storage/storage_int.h"
 
 #include <zlib.h>
@@ -29,9 +30,11 @@ struct upload {
     bool zipped;
     const char *content_type;
     const char *tracker; /* NULL: not resumable by another run */
+    const char *version; /* what the file is, in the tracker's second line */
     struct storage_digest digest;
     ty_str head, tail; /* around the file in a multipart body */
     int64_t hashed;    /* bytes of the file that are in the digest */
+    ty_str generation; /* of the new object */
 };
 
 /* ---- what is sent ---- */
@@ -40,11 +43,16 @@ struct upload {
 static ty_err file_read(struct upload *u, char *buf, size_t max, size_t *ret_len)
 {
     ssize_t n;
+    if (storage_interrupted())
+        return ty_fail(TY_CANCELLED, "interrupted");
     do
         n = read(u->fd, buf, max);
     while (n < 0 && errno == EINTR);
     if (n < 0)
         return ty_fail_errno(errno, "cannot read '" TY_STR_FMT "'", TY_STR_ARG(u->copy->from.name));
+    if (n == 0 && u->hashed < u->size)
+        return ty_fail(TY_ABORTED, "'" TY_STR_FMT "' became shorter while it was sent",
+                       TY_STR_ARG(u->copy->from.name));
     storage_digest_add(&u->digest, (ty_str){buf, (size_t)n});
     u->hashed += n;
     storage_progress_add(u->progress, n);
@@ -114,7 +122,8 @@ static json_t *metadata_make(struct upload *u)
         json_object_set_new(object, "cacheControl", json_string("no-transform"));
     }
     if (u->o->storage_class != NULL)
-        json_object_set_new(object, "storageClass", json_string(u->o->storage_class));
+        json_object_set_new(object, "storageClass",
+                            json_string(storage_class_text(u->arena, u->o->storage_class, true)));
     if (u->o->cache_control != NULL)
         json_object_set_new(object, "cacheControl", json_string(u->o->cache_control));
     if (u->o->content_encoding != NULL)
@@ -153,8 +162,7 @@ static const char *upload_target(struct upload *u, const char *kind)
     wire_url_encode(&b, u->copy->to.bucket);
     ty_buf_addf(&b, "/o?uploadType=%s", kind);
     storage_query_add(&b, "name", u->copy->to.name);
-    if (u->o->no_clobber)
-        ty_buf_addz(&b, "&ifGenerationMatch=0");
+    storage_conditions_add(&b, u->o);
     const char *target = ty_cstr(u->arena, ty_buf_str(&b));
     ty_buf_clear(&b);
     return target;
@@ -174,11 +182,12 @@ static ty_err upload_verify(struct upload *u, const struct http_reply *reply)
     storage_digest_end(&u->digest, &hashes);
     const char *what = storage_url_text(u->arena, &u->copy->to);
     ty_err err = storage_hashes_check(&hashes, object.md5, object.crc32c, what);
+    u->generation = ty_str_dup(u->arena, object.generation);
     if (err != TY_OK) {
         struct storage_url wrong = u->copy->to;
         char *message = ty_err_take();
         wrong.generation = object.generation;
-        bool gone = storage_object_delete(u->conn, &wrong) == TY_OK;
+        bool gone = storage_object_delete(u->conn, NULL, &wrong) == TY_OK;
         err = ty_fail(TY_DATA_LOSS, "%s; %s", message,
                       gone ? "it was removed again" : "it could not be removed");
         free(message);
@@ -187,7 +196,44 @@ static ty_err upload_verify(struct upload *u, const struct http_reply *reply)
     return err;
 }
 
-static ty_err upload_multipart(struct upload *u)
+/* Waiting does not help there: somebody has to free space. */
+static bool says_disk_is_full(const struct http_reply *reply)
+{
+    static const char *const words[] = {"disk full", "No space left on device",
+                                        "Disk quota exceeded"};
+    for (size_t i = 0; reply->status == 429 && i < TY_COUNT(words); i++)
+        if (memmem(reply->body.ptr, reply->body.len, words[i], strlen(words[i])) != NULL)
+            return true;
+    return false;
+}
+
+static bool is_worth_another(ty_err err, const struct http_reply *reply)
+{
+    return err == TY_UNAVAILABLE || err == TY_DEADLINE_EXCEEDED ||
+           (err == TY_OK && !says_disk_is_full(reply) &&
+            (reply->status >= 500 || reply->status == 408 || reply->status == 429));
+}
+
+static void pause_before(int attempt)
+{
+    int64_t ms = FIRST_PAUSE_MS << (attempt < 6 ? attempt : 6);
+    struct timespec ts = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+    nanosleep(&ts, NULL);
+}
+
+/* Put the descriptor and the digest at the beginning. */
+static ty_err rewind_file(struct upload *u)
+{
+    if (lseek(u->fd, 0, SEEK_SET) < 0)
+        return ty_fail_errno(errno, "cannot go back in '" TY_STR_FMT "'",
+                             TY_STR_ARG(u->copy->from.name));
+    storage_progress_add(u->progress, -u->hashed);
+    u->hashed = 0;
+    storage_digest_init(&u->digest);
+    return TY_OK;
+}
+
+static ty_err multipart_send(struct upload *u, struct http_reply *ret_reply)
 {
     unsigned char random[12];
     char boundary[32] = "===";
@@ -210,12 +256,26 @@ static ty_err upload_multipart(struct upload *u)
         .body_bytes = (int64_t)u->head.len + u->size + (int64_t)u->tail.len,
         .arg = u,
         .idle_ms = STORAGE_IDLE_MS};
-    struct http_reply reply;
-    u->conn->status = 0;
-    ty_err err = http_client_exchange(&u->conn->client, u->arena, &x, &reply);
+    ty_err err = http_client_exchange(&u->conn->client, u->arena, &x, ret_reply);
+    u->conn->status = err == TY_OK ? ret_reply->status : 0;
+    return err;
+}
+
+/* In one request; again when the server was started anew in the meantime. */
+static ty_err upload_multipart(struct upload *u)
+{
+    struct http_reply reply = {0};
+    ty_err err = multipart_send(u, &reply);
+    bool waits = atomic_load(&u->conn->s->answered);
+    for (int i = 0; i < TRIES && waits && is_worth_another(err, &reply); i++) {
+        pause_before(i);
+        err = rewind_file(u);
+        if (err == TY_OK)
+            err = multipart_send(u, &reply);
+    }
     if (err != TY_OK)
         return err;
-    u->conn->status = reply.status;
+    atomic_store(&u->conn->s->answered, true);
     return reply.status >= 300 ? storage_fail_api(u->conn, &reply) : upload_verify(u, &reply);
 }
 
@@ -259,7 +319,9 @@ static ty_err session_start(struct upload *u, const char **ret_session)
         return ty_fail(TY_INTERNAL, "the server began an upload without saying where");
     *ret_session = session_target(u->arena, location);
     if (u->tracker != NULL &&
-        ty_file_replace(AT_FDCWD, u->tracker, ty_str_of(*ret_session), 0600) != TY_OK)
+        ty_file_replace(AT_FDCWD, u->tracker,
+                        ty_str_of(ty_format(u->arena, "%s\n%s\n", *ret_session, u->version)),
+                        0600) != TY_OK)
         u->tracker = NULL; /* then another run begins anew */
     return TY_OK;
 }
@@ -295,22 +357,15 @@ static ty_err session_ask(struct upload *u, const char *session, struct http_rep
 static ty_err seek_to(struct upload *u, int64_t offset)
 {
     char piece[64 * 1024];
-    if (lseek(u->fd, 0, SEEK_SET) < 0)
-        return ty_fail_errno(errno, "cannot go back in '" TY_STR_FMT "'",
-                             TY_STR_ARG(u->copy->from.name));
-    storage_progress_add(u->progress, -u->hashed);
-    u->hashed = 0;
-    storage_digest_init(&u->digest);
+    ty_err err = rewind_file(u);
+    if (err != TY_OK)
+        return err;
     while (u->hashed < offset) {
         int64_t left = offset - u->hashed;
         size_t n = 0;
-        ty_err err =
-            file_read(u, piece, left < (int64_t)sizeof(piece) ? (size_t)left : sizeof(piece), &n);
+        err = file_read(u, piece, left < (int64_t)sizeof(piece) ? (size_t)left : sizeof(piece), &n);
         if (err != TY_OK)
             return err;
-        if (n == 0)
-            return ty_fail(TY_ABORTED, "'" TY_STR_FMT "' became shorter while it was sent",
-                           TY_STR_ARG(u->copy->from.name));
     }
     return TY_OK;
 }
@@ -335,29 +390,30 @@ static ty_err session_send(struct upload *u, const char *session, int64_t offset
     return http_client_exchange(&u->conn->client, u->arena, &x, ret_reply);
 }
 
-static bool is_worth_another(ty_err err, const struct http_reply *reply)
+/* Its bytes go at once. Whatever comes of it: a server that cannot answer forgets it by itself. */
+static void session_cancel(struct upload *u, const char *session)
 {
-    return err == TY_UNAVAILABLE || err == TY_DEADLINE_EXCEEDED ||
-           (err == TY_OK && (reply->status >= 500 || reply->status == 408 || reply->status == 429));
+    struct http_exchange x = {
+        .method = HTTP_DELETE, .target = session, .headers = "", .idle_ms = STORAGE_CALL_MS};
+    struct http_reply reply;
+    (void)!http_client_exchange(&u->conn->client, u->arena, &x, &reply);
 }
 
-static void pause_before(int attempt)
-{
-    int64_t ms = FIRST_PAUSE_MS << (attempt < 6 ? attempt : 6);
-    struct timespec ts = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
-    nanosleep(&ts, NULL);
-}
-
-/* The session another run left, if the server still has it. */
+/* The session another run left, if the server still has it and the file is the same. */
 static const char *session_remembered(struct upload *u, int64_t *ret_received)
 {
-    ty_str text;
+    ty_str text, first;
     struct http_reply reply;
     if (u->tracker == NULL ||
         ty_file_read(AT_FDCWD, u->tracker, TRACKER_BYTES, u->arena, &text) != TY_OK ||
         text.len == 0 || text.ptr[0] != '/')
         return NULL;
-    const char *session = ty_cstr(u->arena, text);
+    ty_str_split(&text, '\n', &first);
+    const char *session = ty_cstr(u->arena, first);
+    if (!ty_str_is(ty_str_trim(text), u->version)) {
+        session_cancel(u, session);
+        return NULL;
+    }
     ty_err err = session_ask(u, session, &reply, ret_received);
     /* The server may still have the connection of the run that was cut. */
     for (int attempt = 0; attempt < TRIES && is_worth_another(err, &reply); attempt++) {
@@ -407,6 +463,24 @@ static ty_err session_run(struct upload *u, const char *session, int64_t offset,
     }
 }
 
+/* Returns err. What another run can go on with stays: after a full disk as well, for which space is
+ * being made. */
+static ty_err session_end(struct upload *u, const char *session, ty_err err)
+{
+    bool silent = err == TY_UNAVAILABLE || err == TY_DEADLINE_EXCEEDED;
+    if (u->tracker != NULL && (silent || err == TY_CANCELLED || u->conn->status == 429))
+        return err;
+    if (u->tracker != NULL)
+        unlink(u->tracker);
+    if (err != TY_OK && !silent && session != NULL) {
+        char *message = ty_err_take();
+        session_cancel(u, session);
+        err = ty_fail(err, "%s", message);
+        free(message);
+    }
+    return err;
+}
+
 static ty_err upload_resumable(struct upload *u)
 {
     int64_t offset = 0;
@@ -427,9 +501,7 @@ static ty_err upload_resumable(struct upload *u)
             break;
         session = NULL;
     }
-    if (u->tracker != NULL && err != TY_UNAVAILABLE && err != TY_DEADLINE_EXCEEDED)
-        unlink(u->tracker);
-    return err;
+    return session_end(u, session, err);
 }
 
 /* ---- standard input ---- */
@@ -506,7 +578,7 @@ static ty_err upload_stream(struct upload *u)
         len = last ? 0 : 1;
     }
     free(piece);
-    return err == TY_OK ? upload_verify(u, &reply) : err;
+    return err == TY_OK ? upload_verify(u, &reply) : session_end(u, session, err);
 }
 
 /* ---- gzip ---- */
@@ -583,8 +655,8 @@ static ty_err upload_zip(struct upload *u)
 
 /* ---- the whole ---- */
 
-/* state_dir/uploads/<hash of file and destination> */
-static const char *tracker_path(struct upload *u, const struct stat *st)
+/* state_dir/uploads/<hash of file's path and destination> */
+static const char *tracker_path(struct upload *u, const char *file)
 {
     const struct storage *s = u->conn->s;
     struct storage_digest d;
@@ -594,10 +666,11 @@ static const char *tracker_path(struct upload *u, const struct stat *st)
     char *folder = ty_format(u->arena, "%s/uploads", s->state_dir);
     if (ty_mkdirs(folder, 0700) != TY_OK)
         return NULL;
-    const char *key = ty_format(
-        u->arena, "%s\n%" PRIu64 " %" PRIu64 " %" PRId64 " %" PRId64 ".%09ld",
-        storage_url_text(u->arena, &u->copy->to), (uint64_t)st->st_dev, (uint64_t)st->st_ino,
-        (int64_t)st->st_size, (int64_t)st->st_mtim.tv_sec, st->st_mtim.tv_nsec);
+    char *real = realpath(file, NULL);
+    if (real == NULL)
+        return NULL;
+    const char *key = ty_format(u->arena, "%s\n%s", storage_url_text(u->arena, &u->copy->to), real);
+    free(real);
     storage_digest_init(&d);
     storage_digest_add(&d, ty_str_of(key));
     storage_digest_end(&d, &h);
@@ -615,7 +688,10 @@ static ty_err upload_open(struct upload *u)
     if (u->fd < 0 || fstat(u->fd, &st) != 0)
         return ty_fail_errno(errno, "cannot open '%s'", path);
     u->size = S_ISREG(st.st_mode) && !u->copy->from.stream ? st.st_size : -1;
-    u->tracker = u->size >= STORAGE_RESUMABLE_BYTES ? tracker_path(u, &st) : NULL;
+    u->tracker = u->size >= STORAGE_RESUMABLE_BYTES ? tracker_path(u, path) : NULL;
+    u->version = ty_format(u->arena, "%" PRIu64 " %" PRIu64 " %" PRId64 " %" PRId64 ".%09ld",
+                           (uint64_t)st.st_dev, (uint64_t)st.st_ino, (int64_t)st.st_size,
+                           (int64_t)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
     const char *type = storage_content_type(u->copy->from.name);
     u->content_type = u->o->content_type != NULL ? u->o->content_type
                       : type != NULL             ? type
@@ -626,7 +702,8 @@ static ty_err upload_open(struct upload *u)
 }
 
 ty_err storage_upload(struct storage_conn *c, struct ty_arena *a, const struct storage_options *o,
-                      const struct storage_copy *copy, struct storage_progress *p)
+                      const struct storage_copy *copy, struct storage_progress *p,
+                      ty_str *ret_generation)
 {
     struct upload u = {.conn = c, .arena = a, .o = o, .copy = copy, .progress = p, .fd = -1};
     ty_err err = storage_digest_load();
@@ -643,5 +720,7 @@ ty_err storage_upload(struct storage_conn *c, struct ty_arena *a, const struct s
         err = upload_multipart(&u);
     if (u.fd >= 0)
         close(u.fd);
+    if (err == TY_OK)
+        *ret_generation = u.generation;
     return err;
 }

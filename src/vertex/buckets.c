@@ -23,9 +23,10 @@ static bool bucket_check(const struct vertex *vertex, ty_str uri, const char *fi
     wire_violation_add(
         v, field,
         "there is no bucket '" TY_STR_FMT "' on this machine, and Google's are not "
-        "reached from here. Make it with 'gsutil mb gs://" TY_STR_FMT
+        "reached from here. Make it with 'trainyard storage buckets create gs://" TY_STR_FMT
         "'; to bring data of Google's bucket in, download it in a shell without "
-        "'trainyard env' and copy it here with 'gsutil -m cp -r FOLDER gs://" TY_STR_FMT "'",
+        "'trainyard env' and copy it here with 'trainyard storage cp -r FOLDER gs://" TY_STR_FMT
+        "'",
         TY_STR_ARG(bucket), TY_STR_ARG(bucket), TY_STR_ARG(bucket));
     return false;
 }

@@ -132,7 +132,7 @@ static bool take_value(struct wire_pb *m, struct wire_pb_field *f)
     return false; /* groups, and the two types that do not exist */
 }
 
-ty_err wire_pb_next(struct wire_pb *m, struct wire_pb_field *ret_field)
+ty_err wire_pb_next_any(struct wire_pb *m, struct wire_pb_field *ret_field)
 {
     if (m->at == m->end)
         return TY_OUT_OF_RANGE;

@@ -10,12 +10,6 @@ void assert_text(struct ty_buf *b, const char *text)
     ty_buf_clear(b);
 }
 
-void assert_message(const char *words)
-{
-    if (!strstr(ty_err_message(), words))
-        fail_msg("the message '%s' does not say '%s'", ty_err_message(), words);
-}
-
 json_t *parse_json(const char *text)
 {
     json_t *value = NULL;

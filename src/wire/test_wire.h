@@ -21,8 +21,6 @@ int test_pb(void);
 
 /* The buffer holds exactly this text; it is empty again afterwards. */
 void assert_text(struct ty_buf *b, const char *text);
-/* The last message holds these words. */
-void assert_message(const char *words);
 /* Parse JSON that must be right. */
 json_t *parse_json(const char *text);
 

@@ -174,7 +174,7 @@ static inline void wire_store_le64(void *p, uint64_t v)
 /* CRC-32C (Castagnoli) of `n` more bytes after those that gave `crc`; 0 starts. By the processor's
  * own instruction where it has one. */
 uint32_t wire_crc32c(uint32_t crc, const void *p, size_t n);
-uint32_t wire_crc32c_plain(uint32_t crc, const void *p, size_t n); /* the reference */
+uint32_t wire_crc32c_plain(uint32_t crc, const void *bytes, size_t n); /* the reference */
 /* As TFRecord and bundle files store it: the crc of bytes that hold crcs is a weak check. */
 static inline uint32_t wire_crc32c_mask(uint32_t crc)
 {
@@ -231,7 +231,8 @@ static inline struct wire_pb wire_pb_of(ty_str message)
 }
 /* The next field. TY_OUT_OF_RANGE at the end, without a message; TY_DATA_LOSS if the bytes are no
  * protobuf message. */
-TY_NODISCARD ty_err wire_pb_next(struct wire_pb *m, struct wire_pb_field *ret_field);
+TY_NODISCARD static inline ty_err wire_pb_next(struct wire_pb *m, struct wire_pb_field *ret_field);
+TY_NODISCARD ty_err wire_pb_next_any(struct wire_pb *m, struct wire_pb_field *ret_field);
 /* A varint without a key (packed lists). False if it is cut short or longer than 64 bits. */
 static inline bool wire_pb_take_varint(struct wire_pb *m, uint64_t *ret_value)
 {
@@ -254,6 +255,18 @@ static inline bool wire_pb_take_varint(struct wire_pb *m, uint64_t *ret_value)
         }
     }
     return false;
+}
+/* Short names and messages, most of what there is, without a call; wire_pb_next_any has the rest.
+ */
+static inline ty_err wire_pb_next(struct wire_pb *m, struct wire_pb_field *ret_field)
+{
+    const unsigned char *p = (const unsigned char *)m->at;
+    size_t left = (size_t)(m->end - m->at);
+    if (left < 2 || (p[0] & 0x87) != WIRE_PB_BYTES || p[0] < 8 || p[1] >= 0x80 || p[1] > left - 2)
+        return wire_pb_next_any(m, ret_field);
+    *ret_field = (struct wire_pb_field){p[0] >> 3, WIRE_PB_BYTES, p[1], {m->at + 2, p[1]}};
+    m->at += 2 + p[1];
+    return TY_OK;
 }
 static inline float wire_float_of(uint32_t bits)
 {

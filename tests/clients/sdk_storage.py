@@ -216,6 +216,7 @@ def versions(client, bucket, folder):
     soft.delete()
     gone = list(bucket.list_blobs(prefix="soft", soft_deleted=True))
     assert [b.name for b in gone] == ["soft"] and not soft.exists()
+    assert (gone[0].hard_delete_time - gone[0].soft_delete_time).total_seconds() == 86400 * 7
     assert bucket.restore_blob("soft", generation=gone[0].generation).download_as_bytes() == b"back"
 
 

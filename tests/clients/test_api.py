@@ -151,7 +151,7 @@ def test_delete_of_a_running_job_is_refused(yard):
 def test_output_to_a_bucket_that_is_not_here_is_refused_with_a_sentence(yard):
     body = yard.job("true", baseOutputDirectory={"outputUriPrefix": "gs://bucket/out"})
     reply = yard.call("POST", f"/v1/{PARENT}/customJobs", body)
-    assert reply.status == 400 and "gsutil mb gs://bucket" in reply.json["error"]["message"], reply
+    assert reply.status == 400 and "trainyard storage buckets create gs://bucket" in reply.json["error"]["message"], reply
     assert yard.list() == []
 
 

@@ -6,6 +6,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -178,6 +179,32 @@ def test_env_unset_undoes_env(shared_yard):
     before, after = ({*(out / n).read_bytes().split(b"\0")} for n in ("before", "after"))
     url = f"TRAINYARD_URL={shared_yard.url}".encode()
     assert before - after <= {url, b""} and not after - before
+
+
+@pytest.mark.parametrize("path", ["{b}:{a}:{own}", "{a}:{b}:{own}", "{a}:{own}"])
+def test_two_yards_in_one_shell_are_no_loop(shared_yard, tmp_path, path):
+    """sitecustomize.py hands over to the user's own, never to that of another yard."""
+    other, own = tmp_path / "client", tmp_path / "own"
+    shutil.copytree(shared_yard.data / "client" / "python", other / "python")
+    (other / "key.json").write_text("{}")
+    own.mkdir()
+    (own / "sitecustomize.py").write_text("print('mine')")
+    folders = path.format(a=shared_yard.data / "client" / "python", b=other / "python", own=own)
+    for key in ("there", "gone"):  # without it the folder is not known for ours, and the guard has to hold
+        if key == "gone":
+            (other / "key.json").unlink()
+        result = subprocess.run([sys.executable, "-c", "print('ran')"], capture_output=True, text=True, timeout=20,
+                                env={**shared_yard.client_environment(), "PYTHONPATH": folders})
+        assert result.returncode == 0 and "RecursionError" not in result.stderr and "ran" in result.stdout, result.stderr
+        assert key == "gone" or result.stdout == "mine\nran\n", result.stdout
+
+
+def test_a_second_env_replaces_the_first(shared_yard, yard):
+    script = f'''eval "$("{BINARY}" env --data "{yard.data}")"
+        export TRAINYARD_DATA="{shared_yard.data}"; unset TRAINYARD_URL
+        eval "$("{BINARY}" env)"; echo "$PYTHONPATH"'''
+    result = shared_yard.run("bash", "-c", script)
+    assert str(yard.data) not in result.stdout and str(shared_yard.data) in result.stdout, result.stdout + result.stderr
 
 
 def test_shims_on_request_only(run, shared_yard):

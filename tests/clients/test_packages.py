@@ -213,7 +213,7 @@ def test_archive_that_is_none(packages_yard, tmp_path):
 def test_refused_at_submit(packages_yard, tmp_path):
     yard = packages_yard
     package = sdist(tmp_path / "x.tar.gz", {"trainer/__init__.py": "", "trainer/task.py": HELLO})
-    for bad, field, words in ((pool("gs://cloud-samples-data/x.tar.gz"), "packageUris[0]", "gsutil mb gs://cloud-samples-data"),
+    for bad, field, words in ((pool("gs://cloud-samples-data/x.tar.gz"), "packageUris[0]", "storage buckets create gs://cloud-samples-data"),
                               (pool("gs://b/x.tar.gz"), "packageUris[0]", "gs://BUCKET/NAME"),
                               (pool(str(tmp_path / "y.tar.gz")), "packageUris[0]", "No such file"),
                               (pool(package, image="gcr.io/me/mine:1"), "executorImageUri", "tf-cpu.2-N"),

@@ -47,6 +47,7 @@ def test_delete(sdk, shared_yard):
     assert shared_yard.get("/v1/" + sdk("delete")["name"]).status == 404
 
 
-def test_default_output_in_a_bucket_is_refused_with_a_sentence(sdk):
+def test_default_output_in_a_bucket_that_is_not_there(sdk):
+    """The SDK's own default is the staging bucket: the refusal says how to make it."""
     result = sdk("bucket")
-    assert "buckets are not supported yet" in (result["raised"] or ""), result
+    assert "trainyard storage buckets create gs://" in (result["raised"] or ""), result

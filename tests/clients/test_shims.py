@@ -39,14 +39,15 @@ def test_what_we_do_is_done_here(shell, yard):
     ("gcloud compute instances list --format=json", "the real gcloud: compute instances list --format=json"),
     ("gcloud config set compute/zone z", "the real gcloud: config set compute/zone z"),
     ("gcloud ai models list", "the real gcloud: ai models list"),
-    ("gsutil ls 'gs://a b'", "the real gsutil: ls gs://a b"),
+    ("gsutil acl get 'gs://a b'", "the real gsutil: acl get gs://a b"),
+    ("gsutil -m --frob ls", "the real gsutil: -m --frob ls"),
 ])
 def test_what_we_lack_is_given_to_the_real_one(shell, line, words):
     result = shell(line)
     assert (result.returncode, result.stdout.strip()) == (7, words), result.stderr
 
 
-@pytest.mark.parametrize("line", ["gcloud compute instances list", "gcloud ai models list", "gsutil ls", "gcloud config set compute/zone z"])
+@pytest.mark.parametrize("line", ["gcloud compute instances list", "gcloud ai models list", "gsutil acl get", "gcloud config set compute/zone z"])
 def test_without_a_real_one_it_is_2_and_says_so(shell, line):
     result = shell(line, with_real=False)
     assert result.returncode == 2 and result.stdout == ""

@@ -1,7 +1,9 @@
 """Real `gcloud storage`, as a user runs it after eval "$(trainyard env)"."""
 import gzip
 import json
-import random
+import os
+import signal
+import subprocess
 
 import pytest
 
@@ -9,9 +11,9 @@ MEGA = 1 << 20
 
 
 @pytest.fixture
-def run(shared_yard, gcloud):
-    def run(*words, expect=0, timeout=180, **rest):
-        result = shared_yard.run(gcloud, "storage", *words, timeout=timeout, **rest)
+def run(warm_storage):
+    def run(*words, expect=0, **rest):
+        result = warm_storage("storage", *words, **rest)
         assert result.returncode == expect, f"exit {result.returncode}\n{result.stdout}\n{result.stderr}"
         return result
     return run
@@ -105,17 +107,48 @@ def test_gzip(run, bucket, shared_yard, tmp_path):
     assert reply.body == b"text " * 1000 and "content-encoding" not in reply.headers
 
 
+def large_file(path):
+    """200 MB that are zeros but for a mark at every 7 MB: as cheap as can be, and no two pieces are the same."""
+    with open(path, "wb") as file:
+        file.truncate(200 * MEGA)
+        for i in range(0, 200, 7):
+            file.seek(i * MEGA)
+            file.write(b"%d" % i)
+    return path
+
+
+def same(a, b):
+    return subprocess.run(["cmp", a, b]).returncode == 0
+
+
 @pytest.mark.slow
 def test_200_mb(run, bucket, shared_yard, tmp_path):
-    """By parts that are composed, by one resumable upload, from stdin; back in slices."""
-    data = random.Random(1).randbytes(200 * MEGA)
-    (tmp_path / "large").write_bytes(data)
-    run("cp", tmp_path / "large", f"gs://{bucket}/composite")
-    assert (folder_of(shared_yard, bucket) / "composite").read_bytes() == data
-    run("cp", tmp_path / "large", f"gs://{bucket}/single",
-        environment={"CLOUDSDK_STORAGE_PARALLEL_COMPOSITE_UPLOAD_ENABLED": "False"})
-    assert (folder_of(shared_yard, bucket) / "single").read_bytes() == data
-    run("cp", f"gs://{bucket}/single", tmp_path / "back")
-    assert (tmp_path / "back").read_bytes() == data
+    """By parts that are composed, and back in slices."""
+    large = large_file(tmp_path / "large")
+    run("cp", large, f"gs://{bucket}/composite")
+    assert same(large, folder_of(shared_yard, bucket) / "composite")
+    run("cp", f"gs://{bucket}/composite", tmp_path / "back")
+    assert same(large, tmp_path / "back")
     assert shared_yard.rss_kb() < 60 * 1024
-    assert sorted(p.name for p in folder_of(shared_yard, bucket).rglob("*") if p.is_file()) == ["composite", "single"]
+    assert sorted(p.name for p in folder_of(shared_yard, bucket).rglob("*") if p.is_file()) == ["composite"]
+
+
+@pytest.mark.slow
+def test_an_interrupted_upload_goes_on(run, bucket, gcloud, shared_yard, tmp_path):
+    """gcloud is killed in the middle of a resumable upload; the next one takes up the same session."""
+    large = large_file(tmp_path / "large")
+    environment = {"CLOUDSDK_STORAGE_PARALLEL_COMPOSITE_UPLOAD_ENABLED": "False"}
+    killed = subprocess.Popen([gcloud, "storage", "cp", large, f"gs://{bucket}/single"], stderr=subprocess.PIPE,
+                              env={**shared_yard.client_environment(), **environment}, start_new_session=True)
+    staging = shared_yard.data / "staging"
+    arrived = shared_yard.wait_for(lambda: max((p.stat().st_size for p in staging.iterdir()), default=0) > 16 * MEGA
+                                   or killed.poll() is not None, 60, "an upload")
+    assert arrived and killed.poll() is None, killed.communicate()
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.communicate()
+    (staged,) = staging.iterdir()
+    before = staged.stat()
+    run("cp", large, f"gs://{bucket}/single", environment=environment)
+    after = (folder_of(shared_yard, bucket) / "single").stat()
+    assert after.st_ino == before.st_ino, "it began anew"
+    assert same(large, folder_of(shared_yard, bucket) / "single")

@@ -47,6 +47,23 @@ def outputs(output):
     return model
 
 
+def sdist(python, folder):
+    made = subprocess.run([python, "setup.py", "-q", "egg_info", f"--egg-base={folder}", "sdist", "--formats=gztar", f"--dist-dir={folder}"],
+                          cwd=EXAMPLE, capture_output=True, text=True)
+    assert made.returncode == 0, made
+
+
+def price(python, model):
+    """What a saved model asks for a ride."""
+    ask = ("import sys, tensorflow as tf\nserve = tf.saved_model.load(sys.argv[1]).signatures['serving_default']\n"
+           "ride = dict(pickup_longitude=-73.98, pickup_latitude=40.75, dropoff_longitude=-73.93, dropoff_latitude=40.78, passenger_count=1.0)\n"
+           "print(float(serve(pickup_datetime=tf.constant(['2012-07-05 14:18:00 UTC']), "
+           "**{k: tf.constant([v]) for k, v in ride.items()})['fare'][0, 0]))")
+    said = subprocess.run([python, "-c", ask, model], capture_output=True, text=True, env={**clean_environment(), **QUIET})
+    assert said.returncode == 0, said
+    return float(said.stdout)
+
+
 def test_by_hand(tf_python, rides, tmp_path):
     """The reference's local command line: PYTHONPATH, python3 -m trainer.task, words for --nnsize."""
     words = arguments(rides, tmp_path / "out")[:-1] + ["--nnsize", "32", "8"]
@@ -68,10 +85,8 @@ def test_local_run(tf_yard, rides, tmp_path):
 
 def test_job_learns(tf_yard, tf_python, rides, tmp_path):
     """The same package as a job: an sdist by setup.py, enough steps to learn, and a price for a ride from what it saved."""
-    made = subprocess.run([tf_python, "setup.py", "-q", "egg_info", f"--egg-base={tmp_path}", "sdist", "--formats=gztar",
-                           f"--dist-dir={tmp_path}"], cwd=EXAMPLE, capture_output=True, text=True)
-    assert made.returncode == 0, made
     package = tmp_path / "taxifare_trainer-0.1.tar.gz"
+    sdist(tf_python, tmp_path)
     name = tf_yard.create(pools=[{
         "machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": "1",
         "pythonPackageSpec": {"executorImageUri": IMAGE, "packageUris": [str(package)], "pythonModule": "trainer.task",
@@ -81,12 +96,7 @@ def test_job_learns(tf_yard, tf_python, rides, tmp_path):
     assert job["state"] == "JOB_STATE_SUCCEEDED", (job, tf_yard.lines(name)[-30:])
     (final,) = [line for line in tf_yard.lines(name) if line.startswith("final ")]
     assert float(re.search(r'"val_rmse": ([\d.]+)', final)[1]) < 4, final
-    ask = ("import sys, tensorflow as tf\nserve = tf.saved_model.load(sys.argv[1]).signatures['serving_default']\n"
-           "ride = dict(pickup_longitude=-73.98, pickup_latitude=40.75, dropoff_longitude=-73.93, dropoff_latitude=40.78, passenger_count=1.0)\n"
-           "print(float(serve(pickup_datetime=tf.constant(['2012-07-05 14:18:00 UTC']), "
-           "**{k: tf.constant([v]) for k, v in ride.items()})['fare'][0, 0]))")
-    said = subprocess.run([tf_python, "-c", ask, outputs(tmp_path / "out")], capture_output=True, text=True, env={**clean_environment(), **QUIET})
-    assert 8 < float(said.stdout) < 25, said
+    assert 8 < price(tf_python, outputs(tmp_path / "out")) < 25
 
 
 def names(yard, prefix):
@@ -95,26 +105,26 @@ def names(yard, prefix):
     return [item["name"] for item in reply.json.get("items", [])]
 
 
-def test_all_of_it_in_a_bucket(tf_yard, tf_python, rides, tmp_path):
-    """As on Google Cloud: data and package are copied to a bucket, the job reads and writes gs:// alone, nothing in the trainer is changed."""
-    made = subprocess.run([tf_python, "setup.py", "-q", "egg_info", f"--egg-base={tmp_path}", "sdist", "--formats=gztar",
-                           f"--dist-dir={tmp_path}"], cwd=EXAMPLE, capture_output=True, text=True)
-    assert made.returncode == 0, made
-    assert tf_yard.call("POST", "/storage/v1/b?project=trainyard", {"name": "taxi-bucket"}).status == 200
-    for path, name in [(tmp_path / "taxifare_trainer-0.1.tar.gz", "code/taxifare_trainer-0.1.tar.gz"),
-                       *((path, f"data/{path.name}") for path in sorted(rides.iterdir()))]:
-        sent = tf_yard.call("POST", f"/upload/storage/v1/b/taxi-bucket/o?uploadType=media&name={name}", path.read_bytes(),
-                            {"Content-Type": "application/octet-stream"})
-        assert sent.status == 200, sent
+def test_all_of_it_in_a_bucket(tf_yard, tf_python, gcloud, gsutil, rides, tmp_path):
+    """As on Google Cloud, with Google's own programs: data and package are copied to a bucket, the job reads and writes gs:// alone,
+    nothing in the trainer is changed, and TensorFlow loads what came out."""
+    def run(*words):
+        ran = tf_yard.run(*words, timeout=300)
+        assert ran.returncode == 0, ran
+        return ran.stdout.strip()
+    package = tmp_path / "taxifare_trainer-0.1.tar.gz"
+    sdist(tf_python, tmp_path)
+    run(gsutil, "mb", "-l", "us-central1", "gs://taxi-bucket")
+    run(gsutil, "cp", package, f"gs://taxi-bucket/code/{package.name}")
+    run(gsutil, "-m", "cp", *sorted(rides.iterdir()), "gs://taxi-bucket/data/")
     words = ",".join(arguments("gs://taxi-bucket/data", "gs://taxi-bucket/out", batch=50, examples=2000, evals=2))
-    created = tf_yard.trainyard("ai", "custom-jobs", "create", "--region=us-central1", "--display-name=taxifare", "--format=value(name)",
-                                "--python-package-uris=gs://taxi-bucket/code/taxifare_trainer-0.1.tar.gz", f"--args={words}",
-                                f"--worker-pool-spec=machine-type=n1-standard-4,replica-count=1,executor-image-uri={IMAGE},python-module=trainer.task",
-                                environment=QUIET)
-    assert created.returncode == 0, created
-    name = created.stdout.strip()
+    name = run(gcloud, "ai", "custom-jobs", "create", "--region=us-central1", "--display-name=taxifare", "--format=value(name)",
+               f"--python-package-uris=gs://taxi-bucket/code/{package.name}", f"--args={words}",
+               f"--worker-pool-spec=machine-type=n1-standard-4,replica-count=1,executor-image-uri={IMAGE},python-module=trainer.task")
     job = tf_yard.wait(name, seconds=900)
     assert job["state"] == "JOB_STATE_SUCCEEDED", (job, tf_yard.lines(name)[-30:])
     found = names(tf_yard, "out/")
     assert any(re.fullmatch(r"out/export/savedmodel/\d{14}/saved_model.pb", one) for one in found), found
     assert any(one.startswith("out/tensorboard/train/events.out.tfevents.") for one in found) and "out/checkpoints.index" in found, found
+    run(gsutil, "-m", "cp", "-r", "gs://taxi-bucket/out", tmp_path)
+    price(tf_python, outputs(tmp_path / "out"))

@@ -1,6 +1,9 @@
 """TensorFlow's own gs:// in jobs, no code changed: files, records, checkpoints, TensorBoard, SavedModel, several workers, and pip beside it."""
+import pathlib
+
 import pytest
 from packages import pool, sdist
+from yard import Yard
 
 pytestmark = pytest.mark.slow
 IMAGE = "us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-15:latest"
@@ -113,16 +116,52 @@ print("trained", task["type"], history.history["loss"][0] > history.history["los
 model.save(model_dir if chief else top + "/workertemp_%d" % task["index"])
 with open(model_dir.replace("gs://", "/gcs/") + "who", "w") as file:  # each its own
     file.write(task["type"])
+try:
+    with tf.io.gfile.GFile(model_dir + "by-" + task["type"], "w") as file:
+        file.write("x")
+    print("wrote", task["type"], flush=True)
+except tf.errors.PermissionDeniedError as error:
+    print("refused", task["type"], "only its chief writes there" in str(error), flush=True)
+temp = model_dir + "workertemp_%s" % task["type"]  # as TensorFlow's tutorial has it
+tf.io.gfile.makedirs(temp)
+with tf.io.gfile.GFile(temp + "/part", "w") as file:
+    file.write("x")
+print("temp", task["type"], tf.io.gfile.exists(temp + "/part"), flush=True)
+tf.io.gfile.rmtree(temp)
 print("saved", task["type"], flush=True)
+if chief:  # its end is the job's
+    import time
+    while not tf.io.gfile.exists(top + "/worker-is-done"):
+        time.sleep(0.2)
+else:
+    tf.io.gfile.GFile(top + "/worker-is-done", "w").write("x")
 '''
 
 
 def test_multi_worker_mirrored_reads_and_writes_gs(tf_yard, bucket, tmp_path):
     lines = run(tf_yard, bucket, tmp_path, MANY, workers=1)
-    assert {"trained chief True", "trained worker True", "saved chief"} <= set(lines), lines
+    assert {"trained chief True", "trained worker True", "saved chief", "saved worker"} <= set(lines), lines
+    assert {"wrote chief", "refused worker True", "temp chief True", "temp worker True"} <= set(lines), lines
     found = names(tf_yard, bucket, tmp_path.name + "/")
     assert f"{tmp_path.name}/model/saved_model.pb" in found and f"{tmp_path.name}/data-worker.tfrecord" in found, found
+    assert not any("workertemp" in name and "/model/" in name for name in found), found
     assert (tf_yard.data / "buckets" / bucket / tmp_path.name / "model" / "who").read_text() == "chief"
+
+
+BARE = '''
+import os, tensorflow as tf
+with tf.io.gfile.GFile(os.environ["AIP_CHECKPOINT_DIR"] + "x", "w") as file:
+    file.write("x")
+print("gs", tf.io.gfile.GFile(os.environ["AIP_CHECKPOINT_DIR"] + "x").read(), os.path.exists("/gcs"))
+'''
+
+
+def test_where_namespaces_are_refused_gs_works(tf_yard, tmp_path):
+    """doctor says so: /gcs is missing there, and only that."""
+    with Yard(tmp_path / "bare", environment={"TY_ISOLATION": "sweep"}) as yard:
+        pathlib.Path(yard.data, "python").symlink_to(pathlib.Path(tf_yard.data, "python").resolve())
+        assert yard.call("POST", "/storage/v1/b?project=trainyard", {"name": "bare"}).status == 200
+        assert "gs x False" in run(yard, "bare", tmp_path, BARE)
 
 
 PIP = '''

@@ -260,6 +260,68 @@ def test_a_job_whose_program_is_another_user(yard, open_binary):
     assert "without 1" in lines, lines
 
 
+# TensorFlow's part, without TensorFlow: a library of that name connects, and Python speaks TLS on what it gave.
+DIAL = r"""
+#include <netdb.h>
+#include <string.h>
+#include <fcntl.h>
+#include <errno.h>
+#include <sys/socket.h>
+int dial(const char *host, int nonblocking)
+{
+    struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM}, *list;
+    if (getaddrinfo(host, "443", &hints, &list) != 0) return -1;
+    int fd = socket(AF_INET, SOCK_STREAM | (nonblocking ? SOCK_NONBLOCK : 0), 0);
+    int failed = connect(fd, list->ai_addr, list->ai_addrlen);
+    freeaddrinfo(list);
+    return failed ? -errno : fd;
+}
+"""
+SPEAK = """
+import ctypes, os, socket, ssl, sys
+dial = ctypes.CDLL(sys.argv[1] + "/libtensorflow_dial.so").dial
+context = ssl.create_default_context(cafile=sys.argv[1] + "/bundle.pem")
+def ask(token, nonblocking=0, host="storage.googleapis.com"):
+    try:
+        with socket.socket(fileno=dial(host.encode(), nonblocking)) as plain:
+            plain.settimeout(20)
+            with context.wrap_socket(plain, server_hostname=host) as tls:
+                tls.sendall(("GET /storage/v1/b/bkt/o/x?alt=media HTTP/1.1\\r\\nHost: %s\\r\\nConnection: close\\r\\n%s\\r\\n"
+                             % (host, "Authorization: Bearer %s\\r\\n" % token if token else "")).encode())
+                got = b"".join(iter(lambda: tls.recv(65536), b"")).decode()
+                return got.split()[1] + " " + got[-5:] if got else "nothing"
+    except OSError as error:
+        return "closed"
+token = os.environ["TRAINYARD_TOKEN"]
+print(os.getuid(), "both", ask(token), ask(token, 1))
+print(os.getuid(), "only before", ask(""))
+os.environ.pop("TRAINYARD_TOKEN")
+ctypes.CDLL(None).unsetenv(b"TRAINYARD_TOKEN")
+print(os.getuid(), "only inside", ask(token))
+"""
+
+
+@needs_root
+def test_another_user_s_tensorflow_speaks_tls(yard, open_binary):
+    """As a container's USER: the library and the bundle where it can read them, and the replica's own environment."""
+    folder = open_binary.parent
+    (folder / "dial.c").write_text(DIAL)
+    (folder / "speak.py").write_text(SPEAK.replace("\\\\", "\\"))
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", folder / "libtensorflow_dial.so", folder / "dial.c"], check=True)
+    for name in ("bundle.pem", "lib/trainyard-gs.so"):
+        shutil.copy(yard.data / "client" / name, folder)
+    assert yard.call("POST", "/storage/v1/b?project=trainyard", {"name": "bkt"}).status == 200
+    assert yard.call("POST", "/upload/storage/v1/b/bkt/o?uploadType=media&name=x", b"hello", {"Content-Type": "text/plain"}).status == 200
+    before = refused(yard)
+    script = (f'cd /; export LD_PRELOAD={folder}/trainyard-gs.so; {PYTHON} -I {folder}/speak.py {folder}; '
+              f'setpriv --reuid={NOBODY} --clear-groups {PYTHON} -I {folder}/speak.py {folder}')
+    name = yard.create(pools=[yard.pool("sh", "-c", script)])
+    assert yard.wait(name)["state"] == "JOB_STATE_SUCCEEDED", yard.lines(name)
+    assert yard.lines(name) == ["0 both 200 hello 200 hello", "0 only before 200 hello", "0 only inside 200 hello",
+                                f"{NOBODY} both 200 hello 200 hello", f"{NOBODY} only before nothing", f"{NOBODY} only inside closed"], yard.lines(name)
+    assert refused(yard) == before + 2
+
+
 @needs_root
 def test_a_container_with_a_user_of_its_own(container_yard):
     yard, image = container_yard, f"{PREFIX}/user:1"
@@ -267,7 +329,8 @@ def test_a_container_with_a_user_of_its_own(container_yard):
     try:
         script = ('id -u; h=${TRAINYARD_URL#http://}; port=${h##*:}; ask() { printf "GET %s HTTP/1.1\\r\\nHost: $h\\r\\nConnection: close\\r\\n$1\\r\\n" '
                   f'"{JOBS}" | nc 127.0.0.1 $port | head -n 1; }}; '
-                  'echo "with $(ask "Authorization: Bearer $TRAINYARD_TOKEN\\r\\n")"; echo "without $(ask "")."')
+                  'echo "with $(ask "Authorization: Bearer $TRAINYARD_TOKEN\\r\\n")"; echo "without $(ask "")."; '
+                  'test -r "$LD_PRELOAD" && test -r "$CURL_CA_BUNDLE" && ! test -r "$GOOGLE_APPLICATION_CREDENTIALS" && echo what it needs and no more')
         pools = [{"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1,
                   "containerSpec": {"imageUri": image, "command": ["sh", "-c", script]}}]
         name = yard.create(pools=pools)
@@ -275,7 +338,7 @@ def test_a_container_with_a_user_of_its_own(container_yard):
         lines = yard.lines(name, "workerpool0-0")
         assert str(NOBODY) in lines, lines
         assert any(line.startswith("with HTTP/1.1 200") for line in lines), lines
-        assert "without ." in lines, lines
+        assert "without ." in lines and "what it needs and no more" in lines, lines
     finally:
         podman("rmi", "--force", image, check=False)
 

@@ -125,7 +125,7 @@ class History:
     def saw_part(self, name, generation, first, part):
         """A ranged read: a slice of that generation, or of a write that was never answered."""
         known = self.bound.get((name, generation))
-        calls = [known] if known else [c for c in self.by_hash[name].values() if c.generation is None]
+        calls = [known] if known else [c for c in tuple(self.by_hash[name].values()) if c.generation is None]
         if not any(c.value.bytes()[first:first + len(part)] == part for c in calls):
             self.complain(f"torn range: {name} generation {generation} bytes {first}+{len(part)}, of {calls}")
 

@@ -1,12 +1,14 @@
 """test_disk_full.py -- the disk fills while jobs run: a clear state, nothing corrupt, and on it goes when space is back."""
+import os
 import pathlib
 import subprocess
 import time
+import urllib.parse
 
 import fates
 import invariants
 import pytest
-from yard import PARENT, Yard
+from yard import BINARY, PARENT, Yard
 
 
 @pytest.fixture
@@ -67,3 +69,60 @@ def test_below_the_reserve_new_jobs_are_refused(small_disk):
         assert refused.status == 429, refused
         assert refused.json["error"]["status"] == "RESOURCE_EXHAUSTED"
         assert not yard.list()
+
+
+def storage(yard, *words):
+    return subprocess.run([BINARY, "storage", *map(str, words)], env=yard.client_environment(), capture_output=True, text=True, timeout=60)
+
+
+def left(folder):
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize
+
+
+def test_a_full_disk_can_be_emptied(small_disk, tmp_path):
+    """With no byte left: what is there can be deleted, the server starts, and it can be deleted then, too."""
+    (tmp_path / "one.bin").write_bytes(b"x" * 300_000)
+    with Yard(small_disk, settings={"disk_reserve_bytes": 0}) as yard:
+        assert storage(yard, "buckets", "create", "gs://full").returncode == 0
+        for i in range(6):
+            assert storage(yard, "cp", tmp_path / "one.bin", f"gs://full/{i}").returncode == 0
+        reserve = yard.data / "reserve"
+        yard.wait_for(lambda: reserve.exists() and reserve.stat().st_blocks * 512 >= 4 << 20, 10, "the reserve")
+        filler = fill(small_disk)
+        assert left(small_disk) == 0
+        result = storage(yard, "rm", "gs://full/0", "gs://full/1")
+        assert result.returncode == 0, result.stderr
+        yard.wait_for(lambda: reserve.exists(), 10, "the reserve to be made again")
+
+        yard.stop()
+        fill(small_disk)
+        assert left(small_disk) == 0
+        yard.listen = urllib.parse.urlsplit(yard.url).netloc
+        yard.start()
+        result = storage(yard, "rm", "gs://full/2", "gs://full/3")
+        assert result.returncode == 0, result.stderr
+        yard.restart()
+        assert storage(yard, "ls", "gs://full").stdout.split() == ["gs://full/4", "gs://full/5"]
+        assert storage(yard, "rm", "-r", "gs://full").returncode == 0
+        filler.unlink()
+
+
+def test_a_copy_to_a_full_disk_fails_at_once(small_disk, tmp_path):
+    """It asks once, says why, and leaves no bytes; the server's log has the refusal."""
+    (tmp_path / "small.bin").write_bytes(b"x" * 6_000_000)
+    (tmp_path / "large.bin").write_bytes(b"x" * 40_000_000)
+    with Yard(small_disk, settings={"disk_reserve_bytes": 0}) as yard:
+        assert storage(yard, "buckets", "create", "gs://full").returncode == 0
+        yard.wait_for(lambda: (yard.data / "reserve").exists(), 10, "the reserve")
+
+        def refusals():
+            return yard.log_file.read_text().count("gcs.refused")
+        result = storage(yard, "cp", tmp_path / "large.bin", "gs://full/large")
+        assert result.returncode == 1 and "No space left" in result.stderr, result.stderr
+        assert refusals() == 1, yard.log_tail()
+        yard.wait_for(lambda: sum(p.stat().st_size for p in (yard.data / "staging").iterdir()) == 0, 10, "the bytes to go")
+        fill(small_disk)
+        result = storage(yard, "cp", tmp_path / "small.bin", "gs://full/small")
+        assert result.returncode == 1 and ("No space left" in result.stderr or "disk full" in result.stderr), result.stderr
+        assert refusals() == 2, yard.log_tail()

@@ -1,0 +1,517 @@
+/* loop.c -- a run from begin to end.
+ *
+ * A step: take rows, bring the table rows that they read up to date, forward, backward, update. All
+ * that a step depends on is in a checkpoint, and the rows it takes are a function of its number, so
+ * a run that was killed and goes on makes the same steps. */
+#include "train/train_int.h"
+
+#include <math.h>
+
+enum { EVAL_ROWS = 4096, EVAL_FLOATS = 1 << 24 };
+
+struct run {
+    const struct train_options *options; /* paths are of this machine */
+    const char *output_name;             /* as the caller wrote it: gs://..., perhaps */
+    struct ty_arena arena;
+    struct nn_model *model;
+    struct tensor_team *team;
+    struct train_data train, valid;
+    bool has_valid;
+    struct nn_net *net;
+    struct train_optimizer *optimizer;
+    _Atomic size_t room; /* for examples in memory */
+    struct train_feed *feed, *valid_feed;
+    uint64_t evaluations;
+    struct metrics metrics, valid_metrics;
+    struct train_state state;
+    struct train_checkpoints checkpoints;
+    struct report report;
+    struct curves curves;
+    int64_t steps_per_epoch;
+    int64_t began_ns;
+    size_t examples; /* since then */
+    size_t eval_rows;
+    float *labels; /* (eval_rows, heads), of the batch */
+};
+
+/* ---- signals ---- */
+
+static volatile sig_atomic_t stopped;
+
+static void stop(int signal_number)
+{
+    stopped = signal_number;
+}
+
+static void signals_set(struct sigaction *before)
+{
+    struct sigaction action = {.sa_handler = stop};
+    sigemptyset(&action.sa_mask);
+    stopped = 0;
+    sigaction(SIGTERM, &action, &before[0]);
+    sigaction(SIGINT, &action, &before[1]);
+}
+
+static void signals_restore(const struct sigaction *before)
+{
+    sigaction(SIGTERM, &before[0], NULL);
+    sigaction(SIGINT, &before[1], NULL);
+}
+
+/* ---- begin ---- */
+
+static ty_err model_load(struct run *r)
+{
+    const struct train_options *o = r->options;
+    ty_str text = ty_str_of(o->model_text);
+    const char *path = o->model ? o->model : "model";
+    if (o->model_text == NULL) {
+        text = train_builtin(o->model);
+        if (text.ptr == NULL) {
+            ty_err err = ty_file_read(AT_FDCWD, o->model, NN_MODEL_BYTES, &r->arena, &text);
+            if (err == TY_NOT_FOUND)
+                return ty_fail(TY_NOT_FOUND,
+                               "there is no model '%s': neither a file nor one of those that "
+                               "'trainyard train --list' shows",
+                               o->model);
+            if (err != TY_OK)
+                return err;
+        }
+    }
+    return nn_model_parse(&r->arena, path, text, o->settings, o->setting_count, &r->model);
+}
+
+static void data_say(const struct run *r, const struct train_data *d, const char *what,
+                     int64_t began)
+{
+    double ms = (double)(ty_boot_ns() - began) / 1e6;
+    if (!r->options->quiet && d->pictures)
+        printf("%zu images to %s, found in %.0f ms\n", d->rows.count, what, ms);
+    else if (!r->options->quiet)
+        printf("%zu rows to %s, %zu files, %.1f MB read in %.0f ms%s\n", d->rows.count, what,
+               d->files, (double)d->bytes / 1e6, ms,
+               d->source ? "; more than fit in memory: read again in each pass" : "");
+    if (d->bad_rows > 0)
+        fprintf(stderr, "%zu bad %s were skipped; the first: %s\n", d->bad_rows,
+                d->pictures ? "images" : "rows", d->first_bad);
+}
+
+/* One folder of classes; a share of it validates if there is no other to do so. */
+static ty_err images_load(struct run *r)
+{
+    const struct train_options *o = r->options;
+    bool split = o->eval_count == 0 && r->model->images.validation_split > 0;
+    struct train_data *sets[] = {&r->train, &r->valid};
+    int64_t began = ty_boot_ns();
+    if (o->train_count > 1 || o->eval_count > 1)
+        return ty_fail(TY_INVALID_ARGUMENT,
+                       "images are in one folder, with a folder for each class; %zu were named",
+                       o->train_count > 1 ? o->train_count : o->eval_count);
+    ty_err err = train_pictures_load(r->model, &r->arena, o->train_paths[0], split, &r->room,
+                                     &r->train, &r->valid);
+    if (err == TY_OK && o->eval_count > 0)
+        err = train_pictures_load(r->model, &r->arena, o->eval_paths[0], false, &r->room, &r->valid,
+                                  NULL);
+    r->has_valid = split || o->eval_count > 0;
+    for (size_t i = 0; i < (r->has_valid ? 2 : 1) && err == TY_OK; i++) {
+        if (r->model->training.skip_bad_rows)
+            train_pictures_check(sets[i], r->team);
+        sets[i]->id = fingerprint64(
+            (ty_str){(const char *)sets[i]->rows.labels, sets[i]->rows.count * sizeof(float)});
+        if (sets[i]->rows.count == 0)
+            err = ty_fail(TY_INVALID_ARGUMENT, "no image can be read; the first: %s",
+                          sets[i]->first_bad);
+        else
+            data_say(r, sets[i], i ? "evaluate" : "train", began);
+    }
+    return err;
+}
+
+static ty_err data_load(struct run *r)
+{
+    const struct train_options *o = r->options;
+    int64_t began = ty_boot_ns();
+    r->room = o->cache_bytes ? o->cache_bytes : train_room_default();
+    if (r->model->images.height > 0)
+        return images_load(r);
+    ty_err err = train_data_measure(r->model, o->train_paths, o->train_count, r->team);
+    if (err == TY_OK)
+        err =
+            train_data_load(r->model, o->train_paths, o->train_count, r->team, &r->room, &r->train);
+    if (err != TY_OK)
+        return err;
+    data_say(r, &r->train, "train", began);
+    r->has_valid = o->eval_count > 0;
+    if (!r->has_valid)
+        return TY_OK;
+    began = ty_boot_ns();
+    err = train_data_load(r->model, o->eval_paths, o->eval_count, r->team, &r->room, &r->valid);
+    if (err == TY_OK)
+        data_say(r, &r->valid, "evaluate", began);
+    return err;
+}
+
+/* What makes a run this one: another model, data or seed would not go on but begin something else.
+ */
+static uint64_t run_id(const struct run *r, uint64_t seed)
+{
+    const struct nn_model *m = r->model;
+    uint64_t id = fingerprint_cat64(fingerprint64(m->text), seed);
+    id = fingerprint_cat64(id, r->train.id);
+    for (size_t i = 0; i < m->parameter_count; i++)
+        id =
+            fingerprint_cat64(id, fingerprint64((ty_str){(const char *)m->parameters[i].numbers,
+                                                         m->parameters[i].count * sizeof(double)}));
+    return id;
+}
+
+/* Clear what an earlier run left in the output folder, and nothing else. */
+static ty_err output_clear(struct run *r)
+{
+    static const char *const ours[] = {"checkpoints", "tensorboard", "export"};
+    ty_err err = ty_mkdirs(r->options->output_dir, 0755);
+    for (size_t i = 0; i < TY_COUNT(ours) && err == TY_OK; i++)
+        err = ty_remove_tree(AT_FDCWD,
+                             ty_format(&r->arena, "%s/%s", r->options->output_dir, ours[i]));
+    return err;
+}
+
+static ty_err outputs_open(struct run *r)
+{
+    const struct train_options *o = r->options;
+    ty_err err = TY_OK;
+    if (o->output_dir == NULL)
+        return TY_OK;
+    if (o->resume) {
+        err = train_checkpoint_load(&r->checkpoints, r->net, r->optimizer, &r->metrics, &r->state);
+        if (err == TY_OK && !o->quiet)
+            printf("resumed after step %" PRId64 "\n", r->state.step);
+        if (err != TY_OK && err != TY_NOT_FOUND)
+            return err;
+    }
+    if (!o->resume || err == TY_NOT_FOUND)
+        err = output_clear(r);
+    if (err == TY_OK)
+        err = curves_open(&r->curves, ty_format(&r->arena, "%s/tensorboard", o->output_dir),
+                          r->has_valid, r->net);
+    return err;
+}
+
+size_t train_rows_fit(const struct nn_model *m, size_t batch)
+{
+    size_t width = 1;
+    for (size_t i = 0; i < m->layer_count; i++)
+        width += m->layers[i].channels * (m->layers[i].height ? m->layers[i].height : 1) *
+                 (m->layers[i].width ? m->layers[i].width : 1);
+    size_t rows = EVAL_FLOATS / width;
+    rows = rows > EVAL_ROWS ? EVAL_ROWS : rows;
+    return rows > batch ? rows / batch * batch : batch;
+}
+
+static ty_err run_begin(struct run *r)
+{
+    const struct train_options *o = r->options;
+    ty_err err = model_load(r);
+    if (err != TY_OK)
+        return err;
+    const struct nn_layer *obstacle = nn_export_obstacle(r->model);
+    if (obstacle && o->output_dir && !o->no_export)
+        return ty_fail(TY_FAILED_PRECONDITION,
+                       "the layer '%s' cannot be exported, so this model needs --no_export",
+                       obstacle->name.ptr);
+    const struct nn_training *t = &r->model->training;
+    uint64_t seed = (uint64_t)(o->seed >= 0 ? o->seed : t->seed);
+    size_t batch = (size_t)t->batch_size;
+    r->eval_rows = train_rows_fit(r->model, batch);
+    err = metrics_init(&r->arena, &r->metrics, r->model);
+    if (err == TY_OK)
+        err = metrics_init(&r->arena, &r->valid_metrics, r->model);
+    if (err == TY_OK)
+        err = data_load(r);
+    if (err == TY_OK)
+        err = nn_net_new(r->model, r->eval_rows, (size_t)t->shards, seed, r->team, &r->net);
+    if (err != TY_OK)
+        return err;
+    bool endless = t->examples > 0 || t->steps > 0; /* else an epoch is a pass */
+    int threads = tensor_team_threads(r->team);
+    r->labels = ty_new_array(&r->arena, float, r->eval_rows * r->model->head_count);
+    r->feed = train_feed_new(r->model, &r->train, batch, t->shuffle, endless, seed, threads);
+    if (r->has_valid)
+        r->valid_feed =
+            train_feed_new(r->model, &r->valid, r->eval_rows, false, false, seed, threads);
+    r->steps_per_epoch = t->steps > 0 ? t->steps / t->epochs
+                         : endless    ? t->examples / (t->batch_size * t->epochs)
+                                      : (int64_t)train_feed_batches(r->feed);
+    r->steps_per_epoch = r->steps_per_epoch > 0 ? r->steps_per_epoch : 1;
+    err = train_optimizer_new(r->net, r->steps_per_epoch * t->epochs, &r->optimizer);
+    if (err != TY_OK)
+        return err;
+    if (o->init_from) {
+        size_t count;
+        err = train_weights_load(o->init_from, r->net, &count);
+        if (err == TY_OK && !o->quiet)
+            printf("%zu tensors from '%s'\n", count, o->init_from);
+        if (err != TY_OK)
+            return err;
+    }
+    r->state = (struct train_state){.best_loss = INFINITY, .rate_scale = 1};
+    r->checkpoints.dir =
+        o->output_dir ? ty_format(&r->arena, "%s/checkpoints", o->output_dir) : NULL;
+    r->checkpoints.keep = t->keep_checkpoints > 0 ? t->keep_checkpoints : 1;
+    r->checkpoints.model_id = run_id(r, seed);
+    report_init(&r->report, o->quiet, t->epochs, r->steps_per_epoch, batch);
+    return outputs_open(r);
+}
+
+/* ---- steps and epochs ---- */
+
+static void labels_copy(struct run *r, const struct nn_batch *b)
+{
+    size_t each = r->model->head_count;
+    for (size_t i = 0; i < b->count; i++) {
+        size_t row = b->pick ? b->pick[i] : b->first + i;
+        memcpy(r->labels + i * each, b->rows->labels + row * each, each * sizeof *r->labels);
+    }
+}
+
+static ty_err step_run(struct run *r)
+{
+    struct nn_batch b;
+    ty_err err = train_feed_take(r->feed, (uint64_t)r->state.step, &b);
+    if (err != TY_OK)
+        return err;
+    b.step = (uint64_t)r->state.step;
+    b.training = true;
+    train_optimizer_ready(r->optimizer, &b);
+    struct nn_outputs out = nn_net_forward(r->net, &b);
+    nn_net_backward(r->net);
+    train_optimizer_step(r->optimizer, (float)r->state.rate_scale);
+    r->state.step++;
+    float sum = 0;
+    labels_copy(r, &b);
+    for (size_t i = 0; i < b.count; i++)
+        sum += out.losses[i];
+    metrics_add(&r->metrics, r->model, &out, 0, r->labels, b.count);
+    r->examples += b.count;
+    if (isfinite(sum))
+        return TY_OK;
+    return ty_fail(TY_INVALID_ARGUMENT,
+                   "the loss of step %" PRId64 " is not finite: a smaller learning rate, "
+                   "clip_norm or scaled inputs may help",
+                   r->state.step);
+}
+
+/* One pass over the evaluation's rows, in their order; metrics see batches of the batch size. */
+static ty_err evaluate(struct run *r)
+{
+    size_t batch = (size_t)r->model->training.batch_size, heads = r->model->head_count;
+    size_t batches = train_feed_batches(r->valid_feed);
+    ty_err err = TY_OK;
+    train_optimizer_settle(r->optimizer);
+    metrics_reset(&r->valid_metrics);
+    for (size_t at = 0; at < batches && err == TY_OK; at++) {
+        struct nn_batch b;
+        err = train_feed_take(r->valid_feed, r->evaluations * batches + at, &b);
+        if (err != TY_OK)
+            break;
+        struct nn_outputs out = nn_net_forward(r->net, &b);
+        labels_copy(r, &b);
+        for (size_t i = 0; i < b.count; i += batch)
+            metrics_add(&r->valid_metrics, r->model, &out, i, r->labels + i * heads,
+                        b.count - i < batch ? b.count - i : batch);
+    }
+    r->evaluations++;
+    return err;
+}
+
+/* Patience and plateau look at the validation's loss, or at the training's if there is none. */
+static bool epoch_judge(struct run *r, bool *ret_better)
+{
+    const struct nn_training *t = &r->model->training;
+    const struct metrics *m = r->has_valid ? &r->valid_metrics : &r->metrics;
+    double loss = metric_value(&m->list[0]);
+    *ret_better = loss < r->state.best_loss;
+    r->state.bad_epochs++;
+    if (*ret_better) {
+        r->state.best_loss = loss;
+        r->state.best_epoch = r->state.epoch;
+        r->state.bad_epochs = 0;
+    }
+    if (t->plateau > 0 && r->state.bad_epochs > 0 && r->state.bad_epochs % t->plateau == 0)
+        r->state.rate_scale *= (double)t->plateau_factor;
+    return t->patience > 0 && r->state.bad_epochs >= t->patience;
+}
+
+static ty_err checkpoint(struct run *r, const char *name)
+{
+    if (r->options->output_dir == NULL || r->model->training.keep_checkpoints == 0)
+        return TY_OK;
+    return train_checkpoint_save(&r->checkpoints, r->net, r->optimizer, &r->metrics, &r->state,
+                                 name);
+}
+
+static ty_err epoch_end(struct run *r, int64_t steps, bool *ret_over)
+{
+    bool better;
+    const struct metrics *valid = r->has_valid ? &r->valid_metrics : NULL;
+    ty_err err = valid ? evaluate(r) : TY_OK;
+    if (err != TY_OK)
+        return err;
+    report_epoch_end(&r->report, steps, &r->metrics, valid);
+    if (r->options->output_dir)
+        err = curves_epoch(&r->curves, r->state.epoch, &r->metrics, valid);
+    if (err == TY_OK && r->options->output_dir && r->options->histograms) {
+        train_optimizer_settle(r->optimizer);
+        err = curves_weights(&r->curves, r->state.epoch, r->net);
+    }
+    r->state.epoch++;
+    bool enough = epoch_judge(r, &better);
+    *ret_over = enough || r->state.epoch == r->model->training.epochs;
+    r->state.finished = *ret_over;
+    if (enough && !r->options->quiet)
+        printf("no better loss for %" PRId64 " epochs: stopped\n", r->state.bad_epochs);
+    if (err == TY_OK && better && r->model->training.keep_best)
+        err = checkpoint(r, "best");
+    if (err == TY_OK)
+        err = checkpoint(r, NULL);
+    return err;
+}
+
+static ty_err interrupted(struct run *r)
+{
+    ty_err err = checkpoint(r, NULL);
+    if (err != TY_OK)
+        return err;
+    return ty_fail(TY_CANCELLED, "stopped by %s after step %" PRId64 "%s",
+                   stopped == SIGINT ? "SIGINT" : "SIGTERM", r->state.step,
+                   r->options->output_dir ? "; --resume goes on from there" : "");
+}
+
+static ty_err epochs_run(struct run *r)
+{
+    ty_err err = TY_OK;
+    bool over = r->state.finished || r->state.epoch >= r->model->training.epochs;
+    r->began_ns = ty_boot_ns();
+    while (!over && err == TY_OK) {
+        int64_t first = r->state.epoch * r->steps_per_epoch;
+        if (r->state.step == first)
+            metrics_reset(&r->metrics);
+        report_epoch_begin(&r->report, r->state.epoch);
+        while (r->state.step < first + r->steps_per_epoch && err == TY_OK) {
+            err = step_run(r);
+            if (r->options->stop_at_step > 0 && r->state.step == r->options->stop_at_step)
+                stopped = SIGTERM;
+            if (err == TY_OK && stopped)
+                return interrupted(r);
+            report_step(&r->report, r->state.epoch, r->state.step - first, &r->metrics);
+        }
+        if (err == TY_OK)
+            err = epoch_end(r, r->state.step - first, &over);
+    }
+    return err;
+}
+
+/* ---- end ---- */
+
+static ty_err export(struct run *r, struct train_result *result)
+{
+    char stamp[32];
+    time_t now = (time_t)(ty_now_ns() / 1000000000);
+    struct tm tm;
+    localtime_r(&now, &tm);
+    strftime(stamp, sizeof stamp, "%Y%m%d%H%M%S", &tm);
+    const char *parent = ty_format(&r->arena, "%s/export/savedmodel", r->options->output_dir);
+    ty_err err = ty_mkdirs(parent, 0755);
+    snprintf(result->export_dir, sizeof result->export_dir, "%s/%s", parent, stamp);
+    if (err == TY_OK)
+        err = ty_remove_tree(AT_FDCWD, result->export_dir);
+    if (err == TY_OK)
+        err = train_export(r->net, result->export_dir);
+    if (err == TY_OK && !r->options->quiet)
+        printf("The model is in %s%sexport/savedmodel/%s\n", r->output_name,
+               ty_str_ends(ty_str_of(r->output_name), TY_STR("/")) ? "" : "/", stamp);
+    return err;
+}
+
+static ty_err run_all(struct run *r, struct train_result *result)
+{
+    ty_err err = run_begin(r);
+    if (err == TY_OK && !r->options->quiet) {
+        struct nn_param *params;
+        size_t count = nn_net_params(r->net, &params), all = 0;
+        for (size_t i = 0; i < count; i++)
+            all += params[i].count;
+        printf("%s: %zu parameters, %d threads%s\n", r->model->name.ptr, all,
+               tensor_team_threads(r->team),
+               r->model->training.optimizer.lazy ? "; lazy: rows without a gradient are not updated"
+                                                 : "");
+    }
+    if (err == TY_OK)
+        err = epochs_run(r);
+    if (err != TY_OK)
+        return err;
+    train_optimizer_settle(r->optimizer);
+    double seconds = (double)(ty_boot_ns() - r->began_ns) / 1e9;
+    result->steps = r->state.step;
+    result->loss = metric_value(&r->metrics.list[0]);
+    result->val_loss = metric_value(&r->valid_metrics.list[0]);
+    result->examples_per_second = (double)r->examples / seconds;
+    if (r->options->plot)
+        report_plot(&r->report);
+    if (r->options->plot && r->options->output_dir)
+        err = train_plot(&r->report, ty_format(&r->arena, "%s/curves.png", r->options->output_dir));
+    if (err == TY_OK && r->options->output_dir && !r->options->no_export)
+        err = export(r, result);
+    return err;
+}
+
+/* The options with paths of this machine in place of gs:// names. */
+static ty_err options_local(struct ty_arena *a, const struct train_options *from,
+                            struct train_options *to)
+{
+    ty_err err = TY_OK;
+    *to = *from;
+    for (size_t i = 0; i < to->train_count && err == TY_OK; i++)
+        err = train_path(a, from->train_paths[i], &to->train_paths[i]);
+    for (size_t i = 0; i < to->eval_count && err == TY_OK; i++)
+        err = train_path(a, from->eval_paths[i], &to->eval_paths[i]);
+    if (err == TY_OK && from->output_dir)
+        err = train_path(a, from->output_dir, &to->output_dir);
+    if (err == TY_OK && from->init_from)
+        err = train_path(a, from->init_from, &to->init_from);
+    if (err == TY_OK && from->model)
+        err = train_path(a, from->model, &to->model);
+    return err;
+}
+
+ty_err train_run(const struct train_options *options, struct train_result *ret_result)
+{
+    struct run r = {.curves = {{-1, -1}}};
+    struct train_result result = {0};
+    struct sigaction before[2];
+    struct train_options *o = ty_new(&r.arena, struct train_options);
+    r.options = o;
+    r.output_name = options->output_dir;
+    signals_set(before);
+    nn_flush_denormals();
+    ty_err err = options_local(&r.arena, options, o);
+    if (err == TY_OK && o->train_count == 0)
+        err = ty_fail(TY_INVALID_ARGUMENT, "--train_data_path is needed: files to train on");
+    r.team = tensor_team_new(o->threads);
+    if (err == TY_OK)
+        err = run_all(&r, &result);
+    curves_close(&r.curves);
+    report_clear(&r.report);
+    train_feed_free(r.feed);
+    train_feed_free(r.valid_feed);
+    train_optimizer_free(r.optimizer);
+    nn_net_free(r.net);
+    train_data_clear(&r.train);
+    train_data_clear(&r.valid);
+    tensor_team_free(r.team);
+    ty_arena_clear(&r.arena);
+    signals_restore(before);
+    if (err == TY_OK)
+        *ret_result = result;
+    return err;
+}

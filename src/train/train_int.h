@@ -1,0 +1,299 @@
+/* train_int.h -- what the files of train share.
+ *
+ *   command.c    flags of the three commands
+ *   builtin.c    model files in the binary
+ *   room.c       how much of the data stays in memory
+ *   files.c      paths into files; data.c files into rows; pictures.c folders of images
+ *   feed.c, feed_pictures.c, feed_stream.c   the examples of a batch; order.c which rows those are
+ *   optimizer.c  steps of optimizers.def, and rows of tables that wait for theirs
+ *   metric.c     metrics.def
+ *   loop.c       a run from begin to end; report.c what it prints; curves.c event files
+ *   plot.c       the curves as a picture, drawn on a canvas.c
+ *   checkpoint.c save and resume
+ *   export.c     a SavedModel; model_dir.c reading one back; predict.c */
+#ifndef TY_TRAIN_INT_H
+#define TY_TRAIN_INT_H
+
+#include "images/images.h"
+#include "train/train.h"
+#include "wire/wire.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* ---- files.c ---- */
+
+/* A whole file, mapped; an empty one is an empty string. */
+TY_NODISCARD ty_err train_file_map(const char *path, ty_str *ret_text);
+void train_file_unmap(ty_str text);
+/* gs://BUCKET/NAME as the path of its file, or of the folder; anything else as it is. TY_NOT_FOUND:
+ * there is no such bucket. */
+TY_NODISCARD ty_err train_path(struct ty_arena *a, const char *name, const char **ret_path);
+/* The files of all patterns, sorted within each. A pattern that names none is TY_NOT_FOUND. */
+TY_NODISCARD ty_err train_files_find(struct ty_arena *a, const char *const *patterns, size_t count,
+                                     const char ***ret_files, size_t *ret_count);
+/* All files in a folder and in those below it, in no order. */
+TY_NODISCARD ty_err train_folder_list(struct ty_arena *a, const char *dir, ty_str **ret_paths,
+                                      size_t *ret_count);
+
+/* ---- room.c ---- */
+
+/* Half of the memory that is free to this process. */
+size_t train_room_default(void);
+/* Take bytes of what is left; false: there are not so many. Any thread. */
+bool train_room_take(_Atomic size_t *room, size_t bytes);
+
+/* ---- data.c ---- */
+
+struct train_pictures;
+struct train_source; /* files cut into pieces, which can be read again */
+struct train_data {
+    struct nn_rows rows;
+    struct train_pictures *pictures; /* of a model of images; rows has only count and labels */
+    struct train_source *source;     /* of rows that do not fit in memory; rows has only count */
+    uint64_t id;                     /* of the labels: is it the data that it was? */
+    size_t files, bytes, bad_rows;
+    char first_bad[512]; /* what was wrong with it */
+};
+/* Read all files that the patterns name. A pattern that names none is TY_NOT_FOUND. `room`: bytes
+ * of rows that may stay in memory; NULL: any. */
+TY_NODISCARD ty_err train_data_load(const struct nn_model *m, const char *const *patterns,
+                                    size_t count, struct tensor_team *team, _Atomic size_t *room,
+                                    struct train_data *ret_data);
+/* Rows [row, row + count) to place `at`. Any one thread. TY_ABORTED: the file has changed. */
+TY_NODISCARD ty_err train_source_read(struct train_source *s, size_t row, size_t count,
+                                      struct nn_rows *to, size_t at);
+void train_data_clear(struct train_data *d);
+/* Before that: mean and deviation for the model's normalise features, from the same files. */
+TY_NODISCARD ty_err train_data_measure(struct nn_model *m, const char *const *patterns,
+                                       size_t count, struct tensor_team *team);
+
+/* ---- pictures.c ---- */
+
+/* The images of a folder of classes; with `split` the model's share of them validates. Names of
+ * classes are given to the model if it has none. `room`: bytes of pixels that may be kept. */
+TY_NODISCARD ty_err train_pictures_load(struct nn_model *m, struct ty_arena *a, const char *root,
+                                        bool split, _Atomic size_t *room,
+                                        struct train_data *ret_train, struct train_data *ret_valid);
+void train_pictures_free(struct train_pictures *p);
+/* Decode all; leave out and count those that cannot be. */
+void train_pictures_check(struct train_data *d, struct tensor_team *team);
+size_t train_picture_floats(const struct nn_model *m);
+/* A file's bytes, or a file, into pixels of the model's size. */
+TY_NODISCARD ty_err train_picture_decode(const struct nn_model *m, ty_str file,
+                                         struct image_room *room, float *into);
+TY_NODISCARD ty_err train_picture_read(const struct nn_model *m, const char *path,
+                                       struct image_room *room, float *into);
+/* Pixels that are kept; those of any picture, decoded if need be, `into` being room for it. Any
+ * thread. */
+bool train_picture_kept(struct train_pictures *p, size_t index, struct nn_pixels *ret);
+TY_NODISCARD ty_err train_picture_take(struct train_pictures *p, size_t index,
+                                       struct image_room *room, float *into, struct nn_pixels *ret);
+
+/* ---- order.c ---- */
+
+/* The endless sequence of rows: pass after pass over all, each in an order of its own, window by
+ * window (order.c). */
+struct train_order {
+    size_t count, window, block; /* rows of all, of a window, of one of its blocks */
+    bool shuffle;
+    uint64_t seed;
+    uint64_t pass; /* whose order is in `blocks` */
+    uint32_t *blocks;
+    uint64_t number; /* of the window whose order is in `local`, of all passes */
+    uint32_t *local; /* place in the window -> row of its blocks, which lie side by side */
+};
+size_t train_row_bytes(const struct nn_model *m);
+size_t train_window_rows(const struct nn_model *m);
+void train_order_init(struct train_order *o, size_t count, size_t window, bool shuffle,
+                      uint64_t seed);
+void train_order_clear(struct train_order *o);
+uint64_t train_order_windows(const struct train_order *o); /* of a pass */
+/* Rows of places [at, at + count) of the sequence. */
+void train_order_take(struct train_order *o, uint64_t at, size_t count, uint32_t *ret_rows);
+/* In which window that place is, and where in it. */
+size_t train_order_at(const struct train_order *o, uint64_t at, uint64_t *ret_number);
+/* Put that window's order into blocks and local; how many rows it has. */
+size_t train_order_make(struct train_order *o, uint64_t number);
+
+/* ---- feed.c ---- */
+
+/* Batch after batch of a set, pass after pass, each in an order of its own or in the set's.
+ * Endless: a batch may begin in one pass and end in the next; else the last of a pass is what is
+ * left. One thread. */
+struct train_feed {
+    const struct nn_model *model;
+    struct train_data *data;
+    size_t batch;
+    bool endless;
+    struct train_order order;
+    uint32_t *pick;
+    /* by source: the batch of that number, which begins at that place of the sequence */
+    ty_err (*take)(struct train_feed *f, uint64_t number, uint64_t at, size_t count,
+                   struct nn_batch *ret);
+    void (*clear)(struct train_feed *f);
+    void *own;
+};
+struct train_feed *train_feed_new(const struct nn_model *m, struct train_data *d, size_t batch,
+                                  bool shuffle, bool endless, uint64_t seed, int threads);
+void train_feed_free(struct train_feed *f);
+size_t train_feed_batches(const struct train_feed *f); /* of one pass */
+/* Batch `number`; after the first they are asked for in order. Valid until the next call. */
+TY_NODISCARD ty_err train_feed_take(struct train_feed *f, uint64_t number, struct nn_batch *ret);
+/* For the sources: where in the sequence that batch begins. */
+uint64_t feed_span(const struct train_feed *f, uint64_t number, size_t *ret_count);
+void feed_pictures_init(struct train_feed *f, int threads);
+void feed_stream_init(struct train_feed *f);
+
+/* ---- optimizer.c ---- */
+
+struct train_optimizer;
+/* Steps in all: what schedules without a length of their own decay over. */
+TY_NODISCARD ty_err train_optimizer_new(struct nn_net *n, int64_t steps,
+                                        struct train_optimizer **ret_optimizer);
+void train_optimizer_free(struct train_optimizer *o);
+/* Before a batch is computed: bring the rows of tables that it reads up to date. */
+void train_optimizer_ready(struct train_optimizer *o, const struct nn_batch *b);
+/* After its gradients were: one step. `scale` multiplies learning rates (plateau). */
+void train_optimizer_step(struct train_optimizer *o, float scale);
+/* Bring all rows up to date: before weights are evaluated, saved or exported. */
+void train_optimizer_settle(struct train_optimizer *o);
+int64_t train_optimizer_steps(const struct train_optimizer *o);
+/* State, for checkpoints: tensor i of a parameter; NULL if it has none. */
+enum { TRAIN_SLOTS = 2 };
+float *train_optimizer_slot(struct train_optimizer *o, size_t param, size_t i,
+                            const char **ret_name);
+/* State was read back as it was after `steps` steps, with all rows up to date. */
+void train_optimizer_restored(struct train_optimizer *o, int64_t steps);
+
+/* ---- metric.c ---- */
+
+enum { METRIC_THRESHOLDS = 200, METRIC_DOUBLES = 2 * METRIC_THRESHOLDS + 4 };
+enum { METRIC_NAME_BYTES = 240, METRICS_MOST = 1 + NN_MAX_HEADS * (NN_MAX_METRICS + 1) };
+/* Sums of one metric over batches. */
+struct metric {
+    const struct metric_kind *kind;
+    size_t head;                  /* SIZE_MAX: of all heads together */
+    char name[METRIC_NAME_BYTES]; /* of several heads: fare_mse */
+    double sums[METRIC_DOUBLES];
+};
+struct metrics {
+    struct metric *list; /* the first is the loss */
+    size_t count;
+};
+TY_NODISCARD ty_err metrics_init(struct ty_arena *a, struct metrics *m,
+                                 const struct nn_model *model);
+void metrics_reset(struct metrics *m);
+/* A batch: rows [first, first + count) of what the net gave. labels (count, heads) begin at it. */
+void metrics_add(struct metrics *m, const struct nn_model *model, const struct nn_outputs *out,
+                 size_t first, const float *labels, size_t count);
+double metric_value(const struct metric *m);
+
+/* ---- checkpoint.c ---- */
+
+/* What a run is, beside its weights. */
+struct train_state {
+    int64_t step, epoch; /* epoch: those that are over */
+    double best_loss;    /* least val_loss; INFINITY before the first */
+    int64_t best_epoch, bad_epochs;
+    double rate_scale;
+    bool finished;
+};
+struct train_checkpoints {
+    const char *dir; /* .../checkpoints */
+    int64_t keep;
+    uint64_t model_id; /* of model, parameters and data: another run's state is refused */
+};
+TY_NODISCARD ty_err train_checkpoint_save(const struct train_checkpoints *c, struct nn_net *n,
+                                          struct train_optimizer *o, const struct metrics *m,
+                                          const struct train_state *s, const char *name);
+/* The newest that is whole; TY_NOT_FOUND if there is none. */
+TY_NODISCARD ty_err train_checkpoint_load(const struct train_checkpoints *c, struct nn_net *n,
+                                          struct train_optimizer *o, struct metrics *m,
+                                          struct train_state *s);
+/* Weights by name from any bundle. `strict`: each must be there, else those that are. */
+TY_NODISCARD ty_err train_weights_load(const char *prefix, struct nn_net *n, size_t *ret_count);
+
+/* ---- report.c ---- */
+
+struct report {
+    bool quiet, is_terminal;
+    int64_t epochs, steps_per_epoch;
+    size_t batch_size;
+    int64_t epoch_began_ns, shown_ns;
+    struct ty_buf history; /* doubles: columns values for each epoch */
+    size_t columns, rows;
+    const char *names[2 * METRICS_MOST];
+};
+void report_init(struct report *r, bool quiet, int64_t epochs, int64_t steps_per_epoch,
+                 size_t batch_size);
+void report_epoch_begin(struct report *r, int64_t epoch);
+/* After a step: redraws the bar a few times a second if stdout is a terminal. */
+void report_step(struct report *r, int64_t epoch, int64_t step_in_epoch, const struct metrics *m);
+void report_epoch_end(struct report *r, int64_t steps, const struct metrics *train,
+                      const struct metrics *valid);
+void report_plot(const struct report *r); /* the curves, in characters */
+void report_clear(struct report *r);
+/* How many metrics an epoch has; the same number of columns after them are the validation's. */
+size_t report_metrics(const struct report *r);
+double report_value(const struct report *r, size_t row, size_t column);
+/* Is this metric the loss by another name? Then it has no plot of its own. */
+bool report_repeats(const struct report *r, size_t column);
+
+/* ---- canvas.c, plot.c ---- */
+
+struct canvas {
+    int width, height;
+    uint8_t *pixels; /* (height, width, 3) */
+};
+void canvas_init(struct canvas *c, int width, int height, uint32_t colour); /* 0xrrggbb */
+void canvas_clear(struct canvas *c);
+void canvas_box(struct canvas *c, int x, int y, int width, int height, uint32_t colour);
+/* Smooth, with round ends; from a point to itself it is a disc. */
+void canvas_line(struct canvas *c, const double from[2], const double to[2], double width,
+                 uint32_t colour);
+/* Letters are 5 by 7 dots of `size` pixels each, and some go below. */
+void canvas_text(struct canvas *c, int x, int y, const char *text, int size, uint32_t colour);
+int canvas_text_width(const char *text, int size);
+TY_NODISCARD ty_err canvas_png(const struct canvas *c, struct ty_buf *b);
+/* The curves as a PNG file; none if no epoch is over. */
+TY_NODISCARD ty_err train_plot(const struct report *r, const char *path);
+
+/* ---- curves.c ---- */
+
+struct curves {
+    int fd[2]; /* train, validation; -1: none */
+};
+TY_NODISCARD ty_err curves_open(struct curves *c, const char *dir, bool validation,
+                                const struct nn_net *n);
+TY_NODISCARD ty_err curves_epoch(struct curves *c, int64_t epoch, const struct metrics *train,
+                                 const struct metrics *valid);
+/* A histogram of each parameter. */
+TY_NODISCARD ty_err curves_weights(struct curves *c, int64_t epoch, const struct nn_net *n);
+void curves_close(struct curves *c);
+
+/* ---- loop.c ---- */
+
+/* How many examples one forward pass should have: many, but in memory that a cache has a part in;
+ * a multiple of `batch`. */
+size_t train_rows_fit(const struct nn_model *m, size_t batch);
+
+/* ---- export.c ---- */
+
+/* Write a SavedModel as DIR; it appears whole or not at all. */
+TY_NODISCARD ty_err train_export(struct nn_net *n, const char *dir);
+
+/* ---- model_dir.c ---- */
+
+struct model_dir {
+    struct ty_arena arena;
+    struct nn_model *model;
+    struct nn_net *net;
+    struct tensor_team *team;
+    size_t batch;
+};
+/* For batches of that size; 0: as many examples as fit well. */
+TY_NODISCARD ty_err model_dir_open(struct model_dir *d, const char *dir, size_t batch, int threads);
+void model_dir_close(struct model_dir *d);
+
+#endif
