@@ -50,7 +50,7 @@ static ty_str host_without_region(ty_str host)
         if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || (c == '-' && i > 0)))
             return host;
     }
-    return at > 1 ? ty_str_drop(host, at) : host;
+    return at > 1 && at < host.len ? ty_str_drop(host, at) : host;
 }
 
 bool target_host_take(ty_str *target, ty_str *ret_host)
@@ -62,10 +62,10 @@ bool target_host_take(ty_str *target, ty_str *ret_host)
     size_t n = 0;
     while (n < rest.len && rest.ptr[n] != '/' && rest.ptr[n] != '?')
         n++;
-    if (n == 0)
+    if (n == 0 || (n < rest.len && rest.ptr[n] == '?')) /* a query needs a path before it */
         return false;
     *ret_host = host_without_region((ty_str){rest.ptr, n});
-    *target = n < rest.len && rest.ptr[n] == '/' ? ty_str_drop(rest, n) : TY_STR("/");
+    *target = n < rest.len ? ty_str_drop(rest, n) : TY_STR("/");
     return true;
 }
 
