@@ -38,6 +38,9 @@ static void fuzz_target(int method, ty_str target)
 {
     struct ty_arena a = {0};
     struct http_request req = {.arena = &a, .method = (enum http_method)(method % (HTTP_HEAD + 1))};
+    ty_str host = {0};
+    if (target_host_take(&target, &host))
+        ty_assert(host.len > 0 && target.len > 0 && target.ptr[0] == '/');
     if (target_parse(&req, target) == TY_OK) {
         http_handler found = NULL;
         void *ctx;

@@ -27,12 +27,15 @@ LARGE = ("tf_yard", "tf_python")
 
 
 def group_of(item):
-    """Which worker's: tests of a file share its fixtures, those with TensorFlow's runtimes one yard, those that TensorFlow
-    judges its venv, those with podman its storage."""
+    """Which worker's: those with TensorFlow's runtimes share one yard, those that TensorFlow judges its venv, those with podman
+    its storage, tests of a file its fixtures; a test that has none of these is on its own."""
     for fixture in LARGE:
         if fixture in item.fixturenames:
             return fixture
-    return "podman" if item.path.stem in ("test_containers", "test_token") else item.path.stem
+    if item.path.stem in ("test_containers", "test_token"):
+        return "podman"
+    fixtures = item._fixtureinfo.name2fixturedefs.values()
+    return item.path.stem if any(f[-1].scope == "module" for f in fixtures) else item.nodeid
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the marks

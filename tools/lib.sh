@@ -73,11 +73,18 @@ build_fuzz() {
 
 # need_venv DIR REQUIREMENTS: a Python environment of its own, made again when the list changes.
 need_venv() {
-    local dir=$1 list=$2 log; log=$dir.log
+    local dir=$1 list=$2 log lock; log=$dir.log
+    cmp -s "$list" "$dir/made-from" && return 0
+    mkdir -p "${dir%/*}"
+    exec {lock}>"$dir.lock" && flock "$lock" # tests that run side by side may want the same one
+    make_venv "$dir" "$list" "$log" && exec {lock}>&-
+}
+make_venv() {
+    local dir=$1 list=$2 log=$3
     cmp -s "$list" "$dir/made-from" && return 0
     # Debian's own Python, where it is: python3-venv belongs to that one.
     local python=/usr/bin/python3; [ -x "$python" ] || python=python3
-    rm -rf "$dir"; mkdir -p "${dir%/*}"
+    rm -rf "$dir"
     { "$python" -m venv "$dir" && "$dir/bin/pip" install --disable-pip-version-check -q -r "$list"; } >"$log" 2>&1 ||
         { tail -n 20 "$log" >&2; rm -rf "$dir"; return 1; }
     cp "$list" "$dir/made-from"

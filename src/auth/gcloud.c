@@ -109,6 +109,10 @@ static void properties_point_here(struct properties *p, const char *client, cons
     property_default(p, "core", "project", project);
     property_default(p, "ai", "region", region);
     property_default(p, "compute", "region", region);
+    /* gcloud's older commands put a region before the host, unless it is this one; and they sleep a
+     * minute between two looks at a log. */
+    property_default(p, "ai_platform", "region", "global");
+    property_default(p, "ml_engine", "polling_interval", "1");
     property_default(p, "core", "account",
                      ty_format(a, "trainyard@%s.iam.gserviceaccount.com", project));
     const char *const ours[][3] = {

@@ -216,7 +216,8 @@ static int run_command(struct cli *c, int argc, char **argv)
     }
     ty_str second = ty_str_of(c->command->positional), first;
     bool many = cli_takes_many(c->command);
-    bool two = ty_str_split(&second, ' ', &first) && !many, help = c->command->run == cli_help_show;
+    bool two = ty_str_split(&second, ' ', &first) && !many && !cli_takes_rest(c->command),
+         help = c->command->run == cli_help_show;
     bool optional = first.len > 0 && first.ptr[0] == '[';
     if (first.len > 0 && !help && !optional &&
         (c->args.positional.len == 0 || (two && !c->args.second.len))) {

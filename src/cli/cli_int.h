@@ -5,6 +5,7 @@
  *   flagsfile.c  --flags-file
  *   package.c, local_run.c   a trainer's folder as a package; local-run
  *   spec.c    flags and YAML into a CustomJob
+ *   ml_jobs.c, ml_input.c, ml_local.c   ai-platform: jobs, flags and YAML into one; local train
  *   target.c  which server, project, region; calls to it
  *   away.c    what to say when no server answers
  *   print.c   --format
@@ -35,8 +36,9 @@ struct cli_flag {
 };
 struct cli;
 struct cli_command {
-    const char *words;      /* "ai custom-jobs create" */
-    const char *positional; /* "" for none, "A B" for two, "[-- ARG ...]" for all after "--" */
+    const char *words; /* "ai custom-jobs create" */
+    /* "" for none, "A B" for two, "[-- ARG ...]" for all after "--", alone or behind one */
+    const char *positional;
     const char *summary, *details;
     const struct cli_flag *flags;
     int (*run)(struct cli *c); /* NULL: main.c runs it */
@@ -107,6 +109,7 @@ void cli_settings_help(struct ty_buf *b); /* every setting of config.def */
 
 /* Does it take any number of arguments? */
 bool cli_takes_many(const struct cli_command *cmd);
+bool cli_takes_rest(const struct cli_command *cmd); /* what follows "--" is another program's */
 /* Parse what follows the command's words. TY_INVALID_ARGUMENT with a sentence for the user. */
 TY_NODISCARD ty_err cli_args_parse(struct ty_arena *a, const struct cli_command *cmd, int argc,
                                    char **argv, struct cli_args *ret_args);
@@ -150,12 +153,39 @@ TY_NODISCARD ty_err cli_spec_check(const json_t *spec);
 TY_NODISCARD ty_err cli_job_build(struct ty_arena *a, const struct cli_args *args, json_t *spec,
                                   json_t *pools, json_t **ret_body);
 
+/* Set a field by its camelCase name, also where the file spelled it in snake_case. Takes `value`.
+ */
+void cli_field_set(json_t *object, const char *name, json_t *value);
+json_t *cli_field_get(json_t *object, const char *name);
+/* A JSON string of a flag's value; bytes that are not UTF-8 are refused by the flag's name. */
+TY_NODISCARD ty_err cli_text_new(const char *flag, ty_str text, json_t **ret_text);
+/* All elements of a list or dict flag, over all its occurrences. */
+TY_NODISCARD ty_err cli_list_new(struct ty_arena *a, const struct cli_args *args, const char *flag,
+                                 json_t **ret_list);
+TY_NODISCARD ty_err cli_dict_new(struct ty_arena *a, const struct cli_args *args, const char *flag,
+                                 json_t **ret_dict);
+/* The full name that --kms-key and its flags give; empty: none was given. */
+TY_NODISCARD ty_err cli_key_name(struct ty_arena *a, const struct cli_args *args, ty_str *ret_name);
+
+/* ---- ml_input.c ---- */
+
+/* The body of ml's jobs.create: the text of a --config file called `path` (NULL: none), with flags
+ * laid over it. `packages` are URIs (may be NULL). */
+TY_NODISCARD ty_err cli_ml_body(struct cli *c, ty_str config, const char *path,
+                                const json_t *packages, json_t **ret_body);
+
+/* ---- ml_jobs.c ---- */
+
+/* /v1/projects/P/jobs; with a job /JOB behind it, then `verb` as it is. */
+const char *cli_ml_path(struct cli *c, ty_str job, const char *verb);
+
 /* ---- package.c ---- */
 
 /* A folder with a trainer, as local-run and local-package-path name it. Paths are absolute. */
 struct cli_source {
     const char *folder, *image;
     const char *module, *script; /* one of them */
+    const char *only;            /* of a folder that is no project: this folder in it; NULL: all */
     const char **requirements, **extra_packages, **extra_dirs;
     size_t requirement_count, extra_package_count, extra_dir_count;
 };
@@ -176,6 +206,16 @@ const char **cli_paths(struct cli *c, ty_str list, const char *separators, size_
  * Nothing happens if there is none. */
 TY_NODISCARD ty_err cli_pools_package(struct cli *c, json_t *pools);
 
+/* ---- jobs.c: files ---- */
+
+/* The text of --config, a file or stdin, and what to call it. */
+TY_NODISCARD ty_err cli_config_text(struct cli *c, ty_str *ret_text, const char **ret_path);
+
+/* ---- local_run.c ---- */
+
+/* NAME=VALUE, NULL-ended: what points Google's clients at the yard, if this data folder has one. */
+const char **cli_client_env(struct cli *c);
+
 /* ---- target.c ---- */
 
 /* The settings of c->data_dir. */
@@ -183,6 +223,8 @@ TY_NODISCARD ty_err cli_config_read(struct cli *c, struct ty_config *ret_config)
 
 /* Fill data_dir, url, connect, project, region from flags, variables and files. */
 TY_NODISCARD ty_err cli_target(struct cli *c);
+/* The region of the older commands: --region, CLOUDSDK_COMPUTE_REGION, compute/region; or NULL. */
+const char *cli_compute_region(struct cli *c);
 /* The data folder by --data, TRAINYARD_DATA or ~/.trainyard. */
 const char *cli_data_dir(struct cli *c);
 /* gcloud's configuration: CLOUDSDK_CONFIG, or the one in data_dir, which must be set. */
@@ -199,6 +241,24 @@ int cli_fail_usage(const struct cli *c);
 int cli_fail_value(const struct cli *c);
 /* A status line on stderr, which --no-user-output-enabled leaves out. */
 void cli_say(const struct cli *c, const char *fmt, ...) TY_PRINTF(2, 3);
+
+/* ---- logs.c ---- */
+
+/* How to follow a job's log. */
+struct cli_follow {
+    ty_str id; /* url-encoded */
+    bool ml;   /* as the older commands do: one more column, their words for states */
+    FILE *out;
+    const char *again; /* how to come back after Ctrl-C */
+};
+/* Until the job has ended: *ret_state is then its state, JOB_STATE_... Returns the exit status of
+ * what went wrong, which was said, or CLI_OK. */
+int cli_log_follow(struct cli *c, const struct cli_follow *how, const char **ret_state);
+
+/* ---- storage.c ---- */
+
+/* Copy a file to a gs:// URL, without a word unless it fails. */
+TY_NODISCARD int cli_upload(struct cli *c, const char *file, const char *url);
 
 /* ---- away.c ---- */
 
@@ -350,6 +410,12 @@ int cli_custom_jobs_describe(struct cli *c);
 int cli_custom_jobs_cancel(struct cli *c);
 int cli_custom_jobs_stream_logs(struct cli *c);
 int cli_custom_jobs_local_run(struct cli *c);
+int cli_ml_submit(struct cli *c);
+int cli_ml_list(struct cli *c);
+int cli_ml_describe(struct cli *c);
+int cli_ml_cancel(struct cli *c);
+int cli_ml_stream_logs(struct cli *c);
+int cli_ml_local_train(struct cli *c);
 int cli_why(struct cli *c);
 int cli_usage(struct cli *c);
 int cli_config_set(struct cli *c);

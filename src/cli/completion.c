@@ -142,6 +142,23 @@ static ty_err add_jobs(struct cli *c, struct ty_buf *b, ty_str path, ty_str star
     return add_some_jobs(c, b, start, "");
 }
 
+static ty_err add_ml_jobs(struct cli *c, struct ty_buf *b, ty_str path, ty_str start)
+{
+    json_t *page, *job;
+    size_t i;
+    (void)path;
+    ty_err err = cli_target(c);
+    const char *query = ty_format(c->arena, "?pageSize=%d", JOBS_SHOWN);
+    if (err == TY_OK)
+        err = cli_call(c, HTTP_GET, cli_ml_path(c, TY_STR(""), query), TY_STR(""), JOBS_MS, &page);
+    if (err != TY_OK)
+        return err;
+    json_array_foreach (json_object_get(page, "jobs"), i, job)
+        add_if(b, wire_json_get_str(job, "jobId"), start);
+    json_decref(page);
+    return TY_OK;
+}
+
 static ty_err add_properties(struct cli *c, struct ty_buf *b, ty_str path, ty_str start)
 {
     (void)c, (void)path;
@@ -191,6 +208,9 @@ static const struct argument {
     ty_err (*add)(struct cli *c, struct ty_buf *b, ty_str path, ty_str start);
 } arguments[] = {
     {"JOB", "ai custom-jobs cancel", false, add_jobs_to_cancel},
+    {"JOB", "ai-platform jobs describe", false, add_ml_jobs},
+    {"JOB", "ai-platform jobs cancel", false, add_ml_jobs},
+    {"JOB", "ai-platform jobs stream-logs", false, add_ml_jobs},
     {"JOB", NULL, false, add_jobs},
     {"PROPERTY", NULL, false, add_properties},
     {"PROPERTY VALUE", NULL, false, add_properties},

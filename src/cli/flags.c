@@ -100,7 +100,12 @@ static ty_err flag_parse(struct ty_arena *a, const struct cli_command *cmd, int 
 
 bool cli_takes_many(const struct cli_command *cmd)
 {
-    return strstr(cmd->positional, " ...") != NULL && strncmp(cmd->positional, "[--", 3) != 0;
+    return strstr(cmd->positional, " ...") != NULL && !cli_takes_rest(cmd);
+}
+
+bool cli_takes_rest(const struct cli_command *cmd)
+{
+    return strstr(cmd->positional, "[-- ") != NULL;
 }
 
 static bool has_letters(const struct cli_command *cmd)
@@ -175,8 +180,8 @@ static ty_err positional_parse(struct ty_arena *a, const struct cli_command *cmd
             ty_str_of(ty_format(a, TY_STR_FMT " %s", TY_STR_ARG(args->positional), word));
         return TY_OK;
     }
-    if (cmd->positional[0] != '[' && strchr(cmd->positional, ' ') != NULL &&
-        args->positional.len > 0 && args->second.len == 0) {
+    if (!cli_takes_rest(cmd) && strchr(cmd->positional, ' ') != NULL && args->positional.len > 0 &&
+        args->second.len == 0) {
         args->second = ty_str_of(word);
         args->words[args->word_count++] = ty_cstr(a, ty_str_of(word));
         return TY_OK;
@@ -234,7 +239,7 @@ ty_err cli_args_parse(struct ty_arena *a, const struct cli_command *cmd, int arg
     for (int i = 0; i < argc; i++) {
         ty_str word = ty_str_of(argv[i]);
         ty_err err = TY_OK;
-        if (!flags_over && ty_str_is(word, "--") && cmd->positional[0] == '[') {
+        if (!flags_over && ty_str_is(word, "--") && cli_takes_rest(cmd)) {
             args.rest = argv + i + 1;
             args.rest_count = argc - i - 1;
             break;

@@ -97,7 +97,7 @@ static ty_err stdin_read(struct ty_arena *a, ty_str *ret_text)
     return err;
 }
 
-static ty_err config_load(struct cli *c, json_t **ret_spec)
+ty_err cli_config_text(struct cli *c, ty_str *ret_text, const char **ret_path)
 {
     ty_str text;
     struct stat st;
@@ -112,7 +112,17 @@ static ty_err config_load(struct cli *c, json_t **ret_spec)
         err = ty_file_read(AT_FDCWD, path, CONFIG_BYTES, c->arena, &text);
     if (err != TY_OK)
         return ty_wrap(err, "argument --config");
-    return cli_spec_from_yaml(text, from_stdin ? "stdin" : path, ret_spec);
+    *ret_text = text;
+    *ret_path = from_stdin ? "stdin" : path;
+    return TY_OK;
+}
+
+static ty_err config_load(struct cli *c, json_t **ret_spec)
+{
+    ty_str text;
+    const char *path;
+    ty_err err = cli_config_text(c, &text, &path);
+    return err == TY_OK ? cli_spec_from_yaml(text, path, ret_spec) : err;
 }
 
 static int create_body(struct cli *c, json_t **ret_body)

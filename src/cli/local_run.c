@@ -60,8 +60,7 @@ static json_t *spec_new(const char *image, const struct cli_packed *packed, char
                      "pythonModule", packed->module, "args", words);
 }
 
-/* What points Google's clients at the yard, if this data folder has one. */
-static const char **client_env(struct cli *c)
+const char **cli_client_env(struct cli *c)
 {
     size_t count;
     if (access(ty_format(c->arena, "%s/client/key.json", c->data_dir), F_OK) != 0)
@@ -140,7 +139,7 @@ static ty_err plan_make(struct cli *c, const struct ty_config *config, const jso
                            .spec = spec,
                            .ports = &port,
                            .data_dir = folder,
-                           .client_env = client_env(c),
+                           .client_env = cli_client_env(c),
                            .timeout_ms = INT64_MAX};
     return exec_plan_build(c->arena, config, &job, ret_plan);
 }

@@ -1,4 +1,4 @@
-/* logs.c -- ai custom-jobs stream-logs: a job's lines as they are printed, until it ends.
+/* logs.c -- stream-logs: a job's lines as they are printed, until it ends.
  *
  * One long-polled call after another (cloudlog's own route); the cursor it gives lets us go on
  * where we were, also with another server process: a server that goes away is waited for, and no
@@ -17,6 +17,7 @@ enum {
 
 struct follow {
     struct cli *c;
+    const struct cli_follow *how;
     ty_str id;
     char cursor[64];
     char state[64]; /* "" before the first answer */
@@ -39,12 +40,9 @@ static void on_interrupt(int sig)
 
 static void interrupt_prepare(const struct follow *f)
 {
-    int n =
-        snprintf(goodbye, sizeof(goodbye),
-                 "\nStopped watching; job " TY_STR_FMT " goes on. To come back:\n"
-                 "  $ %s ai custom-jobs stream-logs "
-                 "projects/%s/locations/%s/customJobs/" TY_STR_FMT "\n",
-                 TY_STR_ARG(f->id), f->c->program, f->c->project, f->c->region, TY_STR_ARG(f->id));
+    int n = snprintf(goodbye, sizeof(goodbye),
+                     "\nStopped watching; job " TY_STR_FMT " goes on. To come back:\n  $ %s\n",
+                     TY_STR_ARG(f->id), f->how->again);
     goodbye_len = n < 0 ? 0 : (size_t)n < sizeof(goodbye) ? (size_t)n : sizeof(goodbye) - 1;
     struct sigaction sa = {.sa_handler = on_interrupt};
     sigaction(SIGINT, &sa, NULL);
@@ -52,16 +50,19 @@ static void interrupt_prepare(const struct follow *f)
 
 /* ---- lines ---- */
 
-static void print_piped(ty_str severity, int64_t time_ns, ty_str task, ty_str text)
+static void print_piped(const struct follow *f, ty_str severity, int64_t time_ns, ty_str task,
+                        ty_str text)
 {
     char when[64];
     struct tm tm;
+    FILE *out = f->how->out;
     time_t seconds = (time_t)(time_ns / 1000000000);
     localtime_r(&seconds, &tm);
     strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S %z", &tm);
-    printf(TY_STR_FMT "\t%s\t" TY_STR_FMT "\t", TY_STR_ARG(severity), when, TY_STR_ARG(task));
-    fwrite(text.ptr, 1, text.len, stdout);
-    putchar('\n');
+    fprintf(out, TY_STR_FMT "\t%s\t" TY_STR_FMT "\t%s", TY_STR_ARG(severity), when,
+            TY_STR_ARG(task), f->how->ml ? "\t" : ""); /* the older ones have a trial's id */
+    fwrite(text.ptr, 1, text.len, out);
+    putc('\n', out);
 }
 
 /* Errors are red, whoever has them; the service's warnings are yellow, its other words dim. */
@@ -83,13 +84,14 @@ static void print_pretty(const struct follow *f, ty_str severity, ty_str task, t
         hash = hash * 31 + (unsigned char)task.ptr[i];
     bool service = ty_str_is(task, "service");
     const char *color = f->color ? text_color(service, severity) : "";
+    FILE *out = f->how->out;
     if (f->color)
-        printf("\033[%dm" TY_STR_FMT "\033[0m %s", service ? 90 : colors[hash % TY_COUNT(colors)],
-               TY_STR_ARG(task), color);
+        fprintf(out, "\033[%dm" TY_STR_FMT "\033[0m %s",
+                service ? 90 : colors[hash % TY_COUNT(colors)], TY_STR_ARG(task), color);
     else
-        printf(TY_STR_FMT " ", TY_STR_ARG(task));
-    fwrite(text.ptr, 1, text.len, stdout);
-    fputs(color[0] != '\0' ? "\033[0m\n" : "\n", stdout);
+        fprintf(out, TY_STR_FMT " ", TY_STR_ARG(task));
+    fwrite(text.ptr, 1, text.len, out);
+    fputs(color[0] != '\0' ? "\033[0m\n" : "\n", out);
 }
 
 static void print_line(const struct follow *f, const json_t *line)
@@ -105,7 +107,7 @@ static void print_line(const struct follow *f, const json_t *line)
         if (f->pretty)
             print_pretty(f, severity, task, part);
         else
-            print_piped(severity, time_ns, task, part);
+            print_piped(f, severity, time_ns, task, part);
     }
 }
 
@@ -173,7 +175,7 @@ static void take(struct follow *f, const json_t *answer)
         print_line(f, line);
         f->any_line = true;
     }
-    fflush(stdout);
+    fflush(f->how->out);
     if (cursor.len > 0)
         snprintf(f->cursor, sizeof(f->cursor), TY_STR_FMT, TY_STR_ARG(cursor));
     snprintf(f->state, sizeof(f->state), TY_STR_FMT, TY_STR_ARG(state));
@@ -205,7 +207,7 @@ static bool tasks_list(const json_t *job, ty_str task, struct ty_buf *b)
 }
 
 /* A job that ended without a line of --task-name: was there such a task? */
-static void say_if_no_task(struct follow *f, const json_t *job)
+static void say_if_no_task(const struct follow *f, const json_t *job)
 {
     ty_str task = cli_arg(&f->c->args, "task-name");
     struct ty_buf tasks;
@@ -219,7 +221,7 @@ static void say_if_no_task(struct follow *f, const json_t *job)
 }
 
 /* The last word: the state, and why, on stderr. */
-static int finish(struct follow *f)
+static int finish(const struct follow *f)
 {
     struct cli *c = f->c;
     json_t *job;
@@ -239,27 +241,46 @@ static int finish(struct follow *f)
     return good || c->as_gcloud ? CLI_OK : CLI_FAILED;
 }
 
+static int follow_to_end(struct follow *f)
+{
+    struct cli *c = f->c;
+    f->pretty = isatty(fileno(f->how->out));
+    f->color = f->pretty && cli_color(fileno(f->how->out));
+    interrupt_prepare(f);
+    while (!f->done) {
+        json_t *answer;
+        ty_err err = ask_patiently(f, &answer);
+        if (err == TY_NOT_FOUND) /* the log's own route knows no region and names none */
+            err = ty_fail(TY_NOT_FOUND, "there is no job '" TY_STR_FMT "' in project '%s'",
+                          TY_STR_ARG(f->id), c->project);
+        if (err != TY_OK)
+            return cli_fail(c, err);
+        take(f, answer);
+        json_decref(answer);
+    }
+    return CLI_OK;
+}
+
+int cli_log_follow(struct cli *c, const struct cli_follow *how, const char **ret_state)
+{
+    struct follow f = {.c = c, .how = how, .id = how->id};
+    int status = follow_to_end(&f);
+    if (status == CLI_OK)
+        *ret_state = ty_cstr(c->arena, ty_str_of(f.state));
+    return status;
+}
+
 int cli_custom_jobs_stream_logs(struct cli *c)
 {
-    struct follow f = {.c = c};
-    ty_err err;
-    int status = cli_job_begin(c, &f.id);
+    struct cli_follow how = {.out = stdout};
+    int status = cli_job_begin(c, &how.id);
     if (status != CLI_OK)
         return status;
     cli_say(c, "Using endpoint [%s/]\n", c->url);
-    f.pretty = isatty(STDOUT_FILENO);
-    f.color = f.pretty && cli_color(STDOUT_FILENO);
-    interrupt_prepare(&f);
-    while (!f.done) {
-        json_t *answer;
-        err = ask_patiently(&f, &answer);
-        if (err == TY_NOT_FOUND) /* the log's own route knows no region and names none */
-            err = ty_fail(TY_NOT_FOUND, "there is no job '" TY_STR_FMT "' in project '%s'",
-                          TY_STR_ARG(f.id), c->project);
-        if (err != TY_OK)
-            return cli_fail(c, err);
-        take(&f, answer);
-        json_decref(answer);
-    }
-    return finish(&f);
+    how.again = ty_format(
+        c->arena, "%s ai custom-jobs stream-logs projects/%s/locations/%s/customJobs/" TY_STR_FMT,
+        c->program, c->project, c->region, TY_STR_ARG(how.id));
+    struct follow f = {.c = c, .how = &how, .id = how.id};
+    status = follow_to_end(&f);
+    return status == CLI_OK ? finish(&f) : status;
 }

@@ -171,7 +171,8 @@ static ty_err pack_folder(struct cli *c, const struct cli_source *s, const char 
         ty_buf_init(&b, 1 << 20);
         add_setup(&b, "local_package");
         ty_buf_addz(&b, "packages = find_namespace:\n");
-        add_top_modules(&b, folder);
+        if (s->only == NULL)
+            add_top_modules(&b, folder);
         ty_buf_addz(&b, "[options.package_data]\n* = *\n");
         const char *setup = ty_format(c->arena, "%s/setup", stage);
         err = setup_write(c, setup, ty_buf_str(&b));
@@ -182,7 +183,8 @@ static ty_err pack_folder(struct cli *c, const struct cli_source *s, const char 
     }
     what[n++] = "-C";
     what[n++] = folder;
-    what[n++] = ".";
+    what[n++] =
+        s->only != NULL && !is_project(c, folder) ? ty_format(c->arena, "./%s", s->only) : ".";
     for (size_t i = 0; i < s->extra_dir_count; i++) {
         char *parent = ty_cstr(c->arena, ty_str_of(s->extra_dirs[i])),
              *slash = strrchr(parent, '/');

@@ -5,7 +5,8 @@
  *   4 digits or more     the id that begins or ends with them (ends, because ids of one day begin
  *                        alike); several: refused, with the candidates
  *   anything else        the job of exactly this display name; the newest of several, said on
- * stderr Short numbers are taken as ids: that they are none is for the server to say. */
+ *                        stderr; else the AI Platform job of this id, in whatever region
+ * Short numbers are taken as ids: that they are none is for the server to say. */
 #include "cli/cli_int.h"
 
 #include "wire/wire.h"
@@ -101,6 +102,19 @@ static ty_err pick_ask(struct cli *c, struct cli_pick *p)
     return err;
 }
 
+/* An AI Platform job is found in the region it was given; its display name is its id. */
+static ty_err pick_elsewhere(struct cli *c, struct cli_pick *p)
+{
+    json_t *job;
+    ty_err err = cli_call(c, HTTP_GET, cli_ml_path(c, p->text, ""), TY_STR(""), CALL_MS, &job);
+    if (err != TY_OK)
+        return err == TY_NOT_FOUND || err == TY_INVALID_ARGUMENT ? TY_OK : err;
+    c->region =
+        ty_cstr(c->arena, wire_json_get_str(json_object_get(job, "trainingInput"), "region"));
+    json_decref(job);
+    return pick_ask(c, p);
+}
+
 int cli_job_begin(struct cli *c, ty_str *ret_id)
 {
     ty_str text = c->args.positional;
@@ -115,6 +129,8 @@ int cli_job_begin(struct cli *c, ty_str *ret_id)
     }
     struct cli_pick p = {.text = text};
     err = pick_ask(c, &p);
+    if (err == TY_OK && p.by_id + p.by_name == 0)
+        err = pick_elsewhere(c, &p);
     if (err == TY_OK)
         err = cli_pick_result(c->arena, &p, ret_id);
     if (err == TY_NOT_FOUND && c->replied)

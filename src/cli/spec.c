@@ -7,9 +7,7 @@
 
 #include "wire/wire.h"
 
-/* Set a field by its camelCase name, also where the file spelled it in snake_case. Takes `value`.
- */
-static void field_set(json_t *object, const char *name, json_t *value)
+void cli_field_set(json_t *object, const char *name, json_t *value)
 {
     const char *key;
     json_t *old;
@@ -22,7 +20,7 @@ static void field_set(json_t *object, const char *name, json_t *value)
     json_object_set_new(object, name, value);
 }
 
-static json_t *field_get(json_t *object, const char *name)
+json_t *cli_field_get(json_t *object, const char *name)
 {
     const char *key;
     json_t *value;
@@ -33,8 +31,7 @@ static json_t *field_get(json_t *object, const char *name)
     return NULL;
 }
 
-/* A JSON string; bytes that are not UTF-8 are refused here, where the flag can be named. */
-static ty_err text_new(const char *flag, ty_str text, json_t **ret_text)
+ty_err cli_text_new(const char *flag, ty_str text, json_t **ret_text)
 {
     json_t *made = json_stringn(text.ptr, text.len);
     if (made == NULL)
@@ -43,9 +40,8 @@ static ty_err text_new(const char *flag, ty_str text, json_t **ret_text)
     return TY_OK;
 }
 
-/* All elements of a list flag, over all its occurrences. */
-static ty_err list_new(struct ty_arena *a, const struct cli_args *args, const char *flag,
-                       json_t **ret_list)
+ty_err cli_list_new(struct ty_arena *a, const struct cli_args *args, const char *flag,
+                    json_t **ret_list)
 {
     json_t *list = json_array(), *text = NULL;
     ty_err err = TY_OK;
@@ -55,7 +51,7 @@ static ty_err list_new(struct ty_arena *a, const struct cli_args *args, const ch
             continue;
         err = cli_list_split(a, v->text, &items);
         for (; err == TY_OK && items != NULL; items = items->next) {
-            err = text_new(flag, items->value, &text);
+            err = cli_text_new(flag, items->value, &text);
             if (err == TY_OK)
                 json_array_append_new(list, text);
         }
@@ -67,8 +63,8 @@ static ty_err list_new(struct ty_arena *a, const struct cli_args *args, const ch
     return err;
 }
 
-static ty_err dict_new(struct ty_arena *a, const struct cli_args *args, const char *flag,
-                       json_t **ret_dict)
+ty_err cli_dict_new(struct ty_arena *a, const struct cli_args *args, const char *flag,
+                    json_t **ret_dict)
 {
     json_t *dict = json_object(), *text = NULL;
     ty_err err = TY_OK;
@@ -78,7 +74,7 @@ static ty_err dict_new(struct ty_arena *a, const struct cli_args *args, const ch
             continue;
         err = cli_dict_split(a, flag, v->text, &items);
         for (; err == TY_OK && items != NULL; items = items->next) {
-            err = text_new(flag, items->value, &text);
+            err = cli_text_new(flag, items->value, &text);
             if (err == TY_OK && json_object_set_new(dict, ty_cstr(a, items->key), text) != 0)
                 err = ty_fail(TY_INVALID_ARGUMENT, "argument --%s: a key is not UTF-8 text", flag);
         }
@@ -405,7 +401,7 @@ ty_err cli_spec_from_yaml(ty_str text, const char *path, json_t **ret_spec)
                        "(workerPoolSpecs, ...)",
                        path);
     }
-    if (field_get(spec, "jobSpec") != NULL) {
+    if (cli_field_get(spec, "jobSpec") != NULL) {
         json_decref(spec);
         return ty_fail(
             TY_INVALID_ARGUMENT,
@@ -440,13 +436,13 @@ static ty_err overlay_pools(struct ty_arena *a, const struct cli_args *args, jso
         size_t at;
         if (!cli_arg_given(args, places[i].flag) || (places[i].only_flag_pools && !from_flags))
             continue;
-        ty_err err = list_new(a, args, places[i].flag, &list);
+        ty_err err = cli_list_new(a, args, places[i].flag, &list);
         if (err != TY_OK)
             return err;
         json_array_foreach (pools, at, pool) {
-            json_t *spec = field_get(pool, places[i].spec);
+            json_t *spec = cli_field_get(pool, places[i].spec);
             if (json_is_object(spec))
-                field_set(spec, places[i].field, json_incref(list));
+                cli_field_set(spec, places[i].field, json_incref(list));
         }
         json_decref(list);
     }
@@ -466,43 +462,50 @@ static ty_err overlay_fields(const struct cli_args *args, json_t *spec)
         json_t *text = NULL;
         if (!cli_arg_given(args, texts[i].flag))
             continue;
-        ty_err err = text_new(texts[i].flag, cli_arg(args, texts[i].flag), &text);
+        ty_err err = cli_text_new(texts[i].flag, cli_arg(args, texts[i].flag), &text);
         if (err != TY_OK)
             return err;
-        field_set(spec, texts[i].field, text);
+        cli_field_set(spec, texts[i].field, text);
     }
     for (size_t i = 0; i < TY_COUNT(bools); i++)
         if (cli_arg_given(args, bools[i].flag))
-            field_set(spec, bools[i].field, json_boolean(cli_arg_on(args, bools[i].flag)));
+            cli_field_set(spec, bools[i].field, json_boolean(cli_arg_on(args, bools[i].flag)));
     return TY_OK;
 }
 
-/* --kms-key: a full name, or a name with its ring, place and project. */
-static ty_err overlay_key(struct ty_arena *a, const struct cli_args *args, json_t *body)
+ty_err cli_key_name(struct ty_arena *a, const struct cli_args *args, ty_str *ret_name)
 {
     ty_str key = cli_arg(args, "kms-key"), ring = cli_arg(args, "kms-keyring");
     ty_str place = cli_arg(args, "kms-location"), project = cli_arg(args, "kms-project");
     bool full = ty_str_starts(key, TY_STR("projects/"));
-    json_t *name = NULL;
     if (key.len == 0 && ring.len + place.len + project.len > 0)
         return ty_fail(TY_INVALID_ARGUMENT, "argument --kms-key: must be specified with the other "
                                             "--kms flags");
-    if (key.len == 0)
-        return TY_OK;
     if (project.len == 0)
         project = cli_arg(args, "project");
-    if (!full && (ring.len == 0 || place.len == 0 || project.len == 0))
+    if (key.len > 0 && !full && (ring.len == 0 || place.len == 0 || project.len == 0))
         return ty_fail(
             TY_FAILED_PRECONDITION,
             "Invalid value for [--kms-key]: give it as projects/P/locations/R/keyRings/K/"
             "cryptoKeys/N, or with --kms-keyring, --kms-location and --kms-project.");
-    if (!full)
+    if (key.len > 0 && !full)
         key = ty_str_of(ty_format(a,
                                   "projects/" TY_STR_FMT "/locations/" TY_STR_FMT
                                   "/keyRings/" TY_STR_FMT "/cryptoKeys/" TY_STR_FMT,
                                   TY_STR_ARG(project), TY_STR_ARG(place), TY_STR_ARG(ring),
                                   TY_STR_ARG(key)));
-    ty_err err = text_new("kms-key", key, &name);
+    *ret_name = key;
+    return TY_OK;
+}
+
+static ty_err overlay_key(struct ty_arena *a, const struct cli_args *args, json_t *body)
+{
+    ty_str key = {0};
+    json_t *name = NULL;
+    ty_err err = cli_key_name(a, args, &key);
+    if (err != TY_OK || key.len == 0)
+        return err;
+    err = cli_text_new("kms-key", key, &name);
     if (err == TY_OK)
         json_object_set_new(body, "encryptionSpec", json_pack("{s:o}", "kmsKeyName", name));
     return err;
@@ -517,18 +520,18 @@ ty_err cli_job_build(struct ty_arena *a, const struct cli_args *args, json_t *sp
         spec = json_object();
     json_object_set_new(body, "jobSpec", spec);
     if (pools != NULL)
-        field_set(spec, "workerPoolSpecs", pools);
-    ty_err err = overlay_pools(a, args, field_get(spec, "workerPoolSpecs"), from_flags);
+        cli_field_set(spec, "workerPoolSpecs", pools);
+    ty_err err = overlay_pools(a, args, cli_field_get(spec, "workerPoolSpecs"), from_flags);
     if (err == TY_OK)
         err = overlay_fields(args, spec);
     if (err == TY_OK)
-        err = text_new("display-name", cli_arg(args, "display-name"), &name);
+        err = cli_text_new("display-name", cli_arg(args, "display-name"), &name);
     if (err == TY_OK)
         json_object_set_new(body, "displayName", name);
     if (err == TY_OK)
         err = overlay_key(a, args, body);
     if (err == TY_OK && cli_arg_given(args, "labels")) {
-        err = dict_new(a, args, "labels", &labels);
+        err = cli_dict_new(a, args, "labels", &labels);
         if (err == TY_OK)
             json_object_set_new(body, "labels", labels);
     }

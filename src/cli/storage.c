@@ -196,6 +196,18 @@ int cli_storage(struct cli *c)
     return storage_run(&s, command, &o, c->args.words, c->args.word_count);
 }
 
+int cli_upload(struct cli *c, const char *file, const char *url)
+{
+    struct storage s;
+    struct storage_options o = {0};
+    char *words[] = {ty_cstr(c->arena, ty_str_of(file)), ty_cstr(c->arena, ty_str_of(url))};
+    ty_err err = storage_open(c, &s);
+    if (err != TY_OK)
+        return cli_fail(c, err);
+    s.quiet = true;
+    return storage_run(&s, storage_command_find("cp"), &o, words, TY_COUNT(words));
+}
+
 int cli_gsutil(struct cli *c, bool *ret_known)
 {
     struct storage s;

@@ -83,7 +83,7 @@ static bool takes_next(const char *arg)
     return f != NULL && f->kind != CLI_BOOL;
 }
 
-enum { MAX_WORDS = 3 }; /* in the longest command */
+enum { MAX_WORDS = 4 }; /* in the longest command */
 
 const struct cli_command *cli_command_find(int argc, char **argv, bool *is_word)
 {

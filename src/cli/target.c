@@ -77,6 +77,11 @@ static const char *property(struct cli *c, const char *flag, const char *variabl
     return value.len > 0 ? ty_cstr(c->arena, value) : otherwise;
 }
 
+const char *cli_compute_region(struct cli *c)
+{
+    return property(c, "region", "CLOUDSDK_COMPUTE_REGION", "compute", "region", NULL);
+}
+
 /* It goes into a header: no spaces, no line ends. */
 static bool token_is_plain(const char *token)
 {

@@ -4,6 +4,10 @@
  * are made from the rows when asked for (accepted, warnings, queued, started, retried, ended): they
  * need no storage and cannot disagree with the state.
  *
+ * A job has names in two APIs (ml.h), and its entries have the one that was asked by: with the
+ * number of a custom job, tasks are workerpool0-0; with the id of an AI Platform job,
+ * master-replica-0. Where no job was named, each has those of the API that made it.
+ *
  * Where to start: cloudlog_merge in merge.c; list.c and tail.c are the two handlers.
  * Who frees: requests own everything. Threads: any worker. Errors: TY_INVALID_ARGUMENT names the
  * field, or the byte of the filter; TY_NOT_FOUND (tail only: entries:list of an unknown job is
@@ -19,9 +23,9 @@
 struct cloudlog {
     struct store *store;
     const char *data_dir;
-    /* One sentence a line of what the job asks for and is only recorded (vertex_job_warnings, given
-     * by server). The argument is job.body: JSON members without braces. May be NULL. */
-    void (*warnings)(ty_str custom_job_body, struct ty_buf *out);
+    /* One sentence a line of what the job asks for and is only recorded (given by server, which
+     * knows the APIs). May be NULL. */
+    void (*warnings)(const struct job *job, struct ty_buf *out);
 };
 /* POST /v2/entries:list, and for our own command
  *

@@ -13,6 +13,13 @@
 #include "joblog/joblog.h"
 #include "wire/wire.h"
 
+/* Whose names for job and task an entry has. */
+enum log_words {
+    LOG_WORDS_OWN, /* those of the API that made the job */
+    LOG_WORDS_VERTEX,
+    LOG_WORDS_ML,
+};
+
 /* One line of a job, from a file or from the rows. Text is valid until its source moves. */
 struct log_line {
     int64_t time_ns;
@@ -23,6 +30,7 @@ struct log_line {
     int pool, index;      /* -1: task "service" */
     char stream;
     bool continues;
+    enum log_words words;
     ty_str text;
 };
 
@@ -41,8 +49,9 @@ struct log_source {
     struct ty_arena *arena;
     bool back;
     int64_t start_ns;
-    struct job job; /* its numbers and project; other strings are empty: many may be open at once */
-    int *attempts;  /* their numbers */
+    struct job
+        job; /* its numbers, project and ml_id; other strings are empty: many may be open at once */
+    int *attempts; /* their numbers */
     size_t attempt_count;
     struct log_line *lines; /* from the rows */
     size_t line_count;
@@ -99,6 +108,7 @@ int log_line_compare(const struct log_line *x, const struct log_line *y);
 /* Unique, and ordered as lines of one time are. Returns out. */
 char *log_line_insert_id(const struct log_line *l, char out[INSERT_ID_BYTES]);
 char *log_line_task(const struct log_line *l, char out[TASK_BYTES]);
+bool log_line_is_ml(const struct log_line *l); /* are its names those of the older API? */
 
 /* 0 DEFAULT ... 800 EMERGENCY, whatever the case; -1: no severity. */
 int severity_number(ty_str name);
@@ -109,6 +119,8 @@ struct entry {
     const char *severity;
     json_t *json; /* the payload of a line that is a JSON object with a message; else NULL */
     ty_str text;  /* the line, or that message */
+    ty_str job_id;
+    struct ty_arena arena; /* for job_id, and text in other words */
     char insert_id[INSERT_ID_BYTES], task[TASK_BYTES], timestamp[WIRE_TIME_BYTES];
     struct ty_buf scratch; /* for filters */
 };
@@ -122,6 +134,11 @@ TY_NODISCARD ty_err filter_check(const struct wire_filter *f);
 bool entry_matches(struct entry *e, const struct wire_filter *filter);
 
 /* ---- handlers ---- */
+
+/* The job a client names, by its number or by its id in the older API, and so in which words it is
+ * answered. TY_NOT_FOUND. */
+TY_NODISCARD ty_err log_job_find(const struct cloudlog *c, struct ty_arena *a, ty_str project,
+                                 ty_str name, int64_t *ret_id, enum log_words *ret_words);
 
 ty_err cloudlog_list(struct http_request *req, struct http_response *res, void *ctx);
 ty_err cloudlog_tail(struct http_request *req, struct http_response *res, void *ctx);

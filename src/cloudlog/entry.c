@@ -7,6 +7,8 @@
  * lines from files: unique, and in the order in which lines of one time are given. */
 #include "cloudlog/cloudlog_int.h"
 
+#include "exec/exec.h"
+
 #include <strings.h>
 
 static const struct {
@@ -46,10 +48,17 @@ char *log_line_insert_id(const struct log_line *l, char out[INSERT_ID_BYTES])
     return out;
 }
 
+bool log_line_is_ml(const struct log_line *l)
+{
+    return l->words == LOG_WORDS_OWN ? l->job->ml_id.len > 0 : l->words == LOG_WORDS_ML;
+}
+
 char *log_line_task(const struct log_line *l, char out[TASK_BYTES])
 {
     if (l->pool < 0)
         snprintf(out, TASK_BYTES, "service");
+    else if (log_line_is_ml(l))
+        exec_ml_task(l->pool, l->index, out);
     else
         snprintf(out, TASK_BYTES, "workerpool%d-%d", l->pool, l->index);
     return out;
@@ -84,6 +93,19 @@ static void entry_structure(struct entry *e)
     e->text = wire_json_get_str(json, "message");
 }
 
+/* What we ourselves say about replicas, in the words of the older API. */
+static ty_str text_in_ml_words(struct ty_arena *a, ty_str text)
+{
+    struct ty_buf b;
+    if (memmem(text.ptr, text.len, "workerpool", strlen("workerpool")) == NULL)
+        return text;
+    ty_buf_init(&b, 2 * JOBLOG_TEXT_BYTES);
+    exec_ml_words(&b, text);
+    text = ty_str_dup(a, ty_buf_str(&b));
+    ty_buf_clear(&b);
+    return text;
+}
+
 void entry_init(struct entry *e, const struct log_line *l)
 {
     *e = (struct entry){.line = l, .text = l->text};
@@ -94,6 +116,10 @@ void entry_init(struct entry *e, const struct log_line *l)
     wire_time_format(l->time_ns, 9, e->timestamp);
     if (l->stream != 's')
         entry_structure(e);
+    else if (log_line_is_ml(l))
+        e->text = text_in_ml_words(&e->arena, l->text);
+    e->job_id = log_line_is_ml(l) ? job_ml_id(&e->arena, l->job)
+                                  : ty_str_of(ty_format(&e->arena, "%" PRId64, l->job->id));
 }
 
 void entry_clear(struct entry *e)
@@ -101,6 +127,7 @@ void entry_clear(struct entry *e)
     json_decref(e->json);
     e->json = NULL;
     ty_buf_clear(&e->scratch);
+    ty_arena_clear(&e->arena);
 }
 
 void entry_json(const struct entry *e, struct ty_buf *b)
@@ -113,9 +140,9 @@ void entry_json(const struct entry *e, struct ty_buf *b)
     wire_json_string(b, ty_buf_str(&name));
     ty_buf_clear(&name);
     ty_buf_addf(b,
-                ",\"resource\":{\"type\":\"ml_job\",\"labels\":{\"job_id\":\"%" PRId64
+                ",\"resource\":{\"type\":\"ml_job\",\"labels\":{\"job_id\":\"" TY_STR_FMT
                 "\",\"project_id\":",
-                job->id);
+                TY_STR_ARG(e->job_id));
     wire_json_string(b, job->project);
     ty_buf_addf(b,
                 ",\"task_name\":\"%s\"}},\"timestamp\":\"%s\",\"receiveTimestamp\":\"%s\","

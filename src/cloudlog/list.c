@@ -49,7 +49,8 @@ struct query {
     struct wire_filter *filter;
     bool back;
     int64_t job_id; /* 0: any */
-    bool nothing;   /* it asks for a job id that none can have */
+    enum log_words words;
+    bool nothing; /* it asks for a job that is not there */
     int64_t lower_ns;
     int64_t page_size;
     bool resumes;
@@ -134,6 +135,17 @@ static ty_str without_upper_bound(ty_str filter)
     return filter;
 }
 
+/* The job and the words of a filter that names one. */
+static ty_err read_job(const struct cloudlog *c, struct ty_arena *a, struct query *q)
+{
+    ty_str name;
+    if (!wire_filter_equal(q->filter, TY_STR("resource.labels.job_id"), &name))
+        return TY_OK;
+    ty_err err = log_job_find(c, a, q->project, name, &q->job_id, &q->words);
+    q->nothing |= err == TY_NOT_FOUND;
+    return err == TY_NOT_FOUND ? TY_OK : err;
+}
+
 static ty_err read_filter(const json_t *in, struct ty_arena *a, bool streaming, struct query *q)
 {
     ty_str text = wire_json_get_str(in, "filter"), value;
@@ -142,8 +154,6 @@ static ty_err read_filter(const json_t *in, struct ty_arena *a, bool streaming, 
         err = filter_check(q->filter);
     if (err)
         return err;
-    if (wire_filter_equal(q->filter, TY_STR("resource.labels.job_id"), &value))
-        q->nothing = ty_parse_i64(value, &q->job_id) != TY_OK || q->job_id <= 0;
     if (wire_filter_equal(q->filter, TY_STR("resource.type"), &value) &&
         !ty_str_is(value, "ml_job"))
         q->nothing = true;
@@ -153,8 +163,8 @@ static ty_err read_filter(const json_t *in, struct ty_arena *a, bool streaming, 
     return TY_OK;
 }
 
-static ty_err read_query(struct http_request *req, struct http_response *res, bool streaming,
-                         struct query *q)
+static ty_err read_query(const struct cloudlog *c, struct http_request *req,
+                         struct http_response *res, bool streaming, struct query *q)
 {
     json_t *body;
     ty_err err = wire_json_parse(req->body, &body);
@@ -176,7 +186,7 @@ static ty_err read_query(struct http_request *req, struct http_response *res, bo
     json_decref(in);
     if (err == TY_OK)
         err = http_request_may(req, q->project);
-    return err;
+    return err == TY_OK ? read_job(c, req->arena, q) : err;
 }
 
 /* ---- one page ---- */
@@ -206,9 +216,10 @@ static bool page_is_full(const struct query *q, const struct page *p)
     return p->count >= q->page_size || p->out->len > PAGE_BYTES;
 }
 
-static void page_add(struct page *p, const struct query *q, const struct log_line *l)
+static void page_add(struct page *p, const struct query *q, struct log_line *l)
 {
     struct entry e;
+    l->words = q->words;
     entry_init(&e, l);
     if (entry_matches(&e, q->filter)) {
         ty_buf_addz(p->out, p->count++ > 0 ? "," : "\"entries\":[");
@@ -272,6 +283,7 @@ static void add_still_running(struct page *p, const struct query *q, const struc
                             .pool = -1,
                             .index = -1,
                             .stream = 's',
+                            .words = q->words,
                             .text = ty_str_of(text)};
     struct entry e;
     entry_init(&e, &line);
@@ -298,14 +310,20 @@ static ty_err stream_quiet(const struct cloudlog *c, struct http_request *req,
     return TY_OK;
 }
 
+static bool agent_has(const struct http_request *req, const char *words)
+{
+    return req->user_agent.len > 0 &&
+           memmem(req->user_agent.ptr, req->user_agent.len, words, strlen(words)) != NULL;
+}
+
 ty_err cloudlog_list(struct http_request *req, struct http_response *res, void *ctx)
 {
     const struct cloudlog *c = ctx;
-    static const char agent[] = "custom-jobs.stream-logs";
-    bool streaming = req->user_agent.len > 0 && memmem(req->user_agent.ptr, req->user_agent.len,
-                                                       agent, sizeof agent - 1) != NULL;
+    bool streaming = agent_has(req, "custom-jobs.stream-logs");
+    /* That of the older API asks for the job again and again, so its polls need not wait. */
+    bool recent = streaming || agent_has(req, "ai-platform.jobs.");
     struct query q = {0};
-    ty_err err = read_query(req, res, streaming, &q);
+    ty_err err = read_query(c, req, res, recent, &q);
     if (err)
         return err;
     struct page p = {.out = &res->body};

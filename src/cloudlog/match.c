@@ -97,17 +97,15 @@ static bool get_label(struct entry *e, ty_str key, ty_str *ret_value)
 
 static bool get_resource(struct entry *e, ty_str name, ty_str *ret_value)
 {
-    const struct job *job = e->line->job;
     if (ty_str_is(name, "type"))
         *ret_value = TY_STR("ml_job");
     else if (ty_str_is(name, "labels.task_name"))
         *ret_value = ty_str_of(e->task);
     else if (ty_str_is(name, "labels.project_id"))
-        *ret_value = job->project;
-    else if (ty_str_is(name, "labels.job_id")) {
-        ty_buf_addf(scratch(e), "%" PRId64, job->id);
-        *ret_value = ty_buf_str(&e->scratch);
-    } else
+        *ret_value = e->line->job->project;
+    else if (ty_str_is(name, "labels.job_id"))
+        *ret_value = e->job_id;
+    else
         return false;
     return true;
 }

@@ -61,7 +61,7 @@ static void add_accepted(struct builder *b, const struct cloudlog *c)
         return;
     struct ty_buf words;
     ty_buf_init(&words, WARNINGS_BYTES);
-    c->warnings(job->body, &words);
+    c->warnings(job, &words);
     ty_str rest = ty_buf_str(&words), line;
     bool more = true;
     for (int n = 1; more && n <= MAX_WARNINGS; n++) {

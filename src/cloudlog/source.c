@@ -11,6 +11,7 @@ static void keep_rows(struct log_source *s, const struct job *job, const struct 
 {
     s->job = (struct job){.id = job->id,
                           .project = ty_str_dup(s->arena, job->project),
+                          .ml_id = ty_str_dup(s->arena, job->ml_id),
                           .state = job->state,
                           .create_ns = job->create_ns};
     s->attempts = ty_new_array(s->arena, int, s->attempt_count);

@@ -23,6 +23,7 @@ struct cursor {
 
 struct request {
     int64_t job_id, limit, wait_ms;
+    enum log_words words;
     ty_str task;
     struct cursor after;
 };
@@ -43,12 +44,24 @@ static bool parse_cursor(ty_str text, struct cursor *ret_cursor)
     return true;
 }
 
-static ty_err read_request(const struct http_request *req, struct request *r)
+ty_err log_job_find(const struct cloudlog *c, struct ty_arena *a, ty_str project, ty_str name,
+                    int64_t *ret_id, enum log_words *ret_words)
 {
-    if (ty_parse_i64(req->capture[1], &r->job_id) != TY_OK)
-        return ty_fail(TY_INVALID_ARGUMENT, "job: '" TY_STR_FMT "' is not a job id",
-                       (int)(req->capture[1].len < 64 ? req->capture[1].len : 64),
-                       req->capture[1].ptr);
+    struct job job;
+    int64_t number;
+    bool is_number = ty_parse_i64(name, &number) == TY_OK;
+    ty_err err = is_number ? store_job_find(c->store, a, project, number, &job)
+                           : store_ml_get(c->store, a, project, name, &job);
+    if (err == TY_OK) {
+        *ret_id = job.id;
+        *ret_words = is_number ? LOG_WORDS_VERTEX : LOG_WORDS_ML;
+    }
+    return err;
+}
+
+static ty_err read_request(const struct cloudlog *c, const struct http_request *req,
+                           struct request *r)
+{
     if (!parse_cursor(http_query(req, "after"), &r->after))
         return ty_fail(TY_INVALID_ARGUMENT, "after: must be the \"next\" of an earlier answer");
     ty_err err = http_query_i64(req, "limit", DEFAULT_LINES, &r->limit);
@@ -61,7 +74,7 @@ static ty_err read_request(const struct http_request *req, struct request *r)
     if (r->wait_ms < 0 || r->wait_ms > MAX_WAIT_MS)
         return ty_fail(TY_INVALID_ARGUMENT, "waitMs: must be from 0 to %d", MAX_WAIT_MS);
     r->task = http_query(req, "task");
-    return TY_OK;
+    return log_job_find(c, req->arena, req->capture[0], req->capture[1], &r->job_id, &r->words);
 }
 
 static void add_line(struct ty_buf *b, const struct entry *e, bool first)
@@ -84,6 +97,7 @@ static ty_err add_lines(struct log_source *s, const struct request *r, struct ty
     while (count < r->limit && b->len < ANSWER_BYTES && scanned++ < SCAN_LINES &&
            (err = log_source_peek(s, &line)) == TY_OK) {
         struct entry e;
+        line.words = r->words;
         entry_init(&e, &line);
         if (r->task.len == 0 || ty_str_is(r->task, e.task))
             add_line(b, &e, count++ == 0);
@@ -102,7 +116,7 @@ static ty_err add_lines(struct log_source *s, const struct request *r, struct ty
 ty_err cloudlog_tail(struct http_request *req, struct http_response *res, void *ctx)
 {
     struct request r = {0};
-    ty_err err = read_request(req, &r);
+    ty_err err = read_request(ctx, req, &r);
     if (err)
         return err;
     struct log_source s;

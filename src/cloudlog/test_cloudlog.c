@@ -293,11 +293,77 @@ static void merge_all_jobs_of_a_project(void **state)
     yard_close(&y);
 }
 
+/* ---- the words of two APIs ---- */
+
+/* Job id and task of each entry, "id:task|id:task". */
+static const char *names(struct yard *y, const json_t *reply)
+{
+    const char *all = "";
+    size_t i;
+    json_t *entry;
+    json_array_foreach (json_object_get(reply, "entries"), i, entry) {
+        const json_t *labels = json_object_get(json_object_get(entry, "resource"), "labels");
+        all = ty_format(&y->arena, "%s%s%s:%s", all, i ? "|" : "",
+                        json_string_value(json_object_get(labels, "job_id")),
+                        json_string_value(json_object_get(labels, "task_name")));
+    }
+    return all;
+}
+
+static const char *names_by(struct yard *y, const char *filter)
+{
+    json_t *reply = list(y, filter, "");
+    const char *text = names(y, reply);
+    json_decref(reply);
+    return text;
+}
+
+static void words_are_those_asked_by(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    struct job old = {.project = TY_STR("demo"),
+                      .region = TY_STR("r"),
+                      .display_name = TY_STR("old"),
+                      .body = TY_STR("\"displayName\":\"old\""),
+                      .replicas = 2,
+                      .ml_id = TY_STR("old"),
+                      .ml_input = TY_STR("{}")};
+    assert_ok(store_job_create(y.store, &old));
+    start_attempt(&y, &old, 1, old.create_ns + MS);
+    print(&y, &old, 1, old.create_ns + 20 * MS, "0-0 o hello");
+    print(&y, &old, 1, old.create_ns + 21 * MS, "2-1 o hello");
+    print(&y, &old, 1, old.create_ns + 22 * MS, "- s The replica workerpool2-1 hello");
+    const char *number = ty_format(&y.arena, "%" PRId64, old.id);
+    const char *tasks = "AND textPayload:hello";
+    assert_string_equal(
+        names_by(&y, ty_format(&y.arena, "resource.labels.job_id=\"old\" %s", tasks)),
+        "old:master-replica-0|old:ps-replica-1|old:service");
+    assert_string_equal(
+        names_by(&y, ty_format(&y.arena, "resource.labels.job_id=\"%s\" %s", number, tasks)),
+        ty_format(&y.arena, "%s:workerpool0-0|%s:workerpool2-1|%s:service", number, number,
+                  number));
+    assert_string_equal(names_by(&y, "textPayload:hello"), /* nobody was named: its own */
+                        "old:master-replica-0|old:ps-replica-1|old:service");
+    assert_string_equal(names_by(&y, "resource.labels.job_id=\"old\" AND "
+                                     "resource.labels.task_name=\"ps-replica-1\""),
+                        "old:ps-replica-1");
+    json_t *reply = list(&y, "resource.labels.job_id=\"old\" AND textPayload:ps", "");
+    assert_string_equal(texts(&y, reply), "The replica ps 1 hello");
+    struct job custom = add_job(&y, "r");
+    assert_string_equal(
+        names_by(
+            &y, ty_format(&y.arena, "resource.labels.job_id=\"customjob_%" PRId64 "\"", custom.id)),
+        ty_format(&y.arena, "customjob_%" PRId64 ":service", custom.id));
+    yard_close(&y);
+}
+
 /* ---- service lines ---- */
 
-static void two_warnings(ty_str body, struct ty_buf *out)
+static void two_warnings(const struct job *job, struct ty_buf *out)
 {
-    assert_true(ty_str_starts(body, TY_STR("\"displayName\"")));
+    assert_true(ty_str_starts(job->body, TY_STR("\"displayName\"")));
     ty_buf_addz(out, "network is only recorded\nserviceAccount is only recorded\n");
 }
 
@@ -851,6 +917,7 @@ static const struct CMUnitTest tests[] = {
     TEST("merge/passes_bad_lines_and_missing_files", merge_passes_bad_lines_and_missing_files),
     TEST("merge/all_jobs_of_a_project", merge_all_jobs_of_a_project),
     TEST("service/warnings_and_queue", service_warnings_and_queue),
+    TEST("entry/words_are_those_asked_by", words_are_those_asked_by),
     TEST("entry/has_all_members", entry_has_all_members),
     TEST("entry/structured_line", entry_structured_line),
     TEST("entry/odd_lines_stay_text", entry_odd_lines_stay_text),

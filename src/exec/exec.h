@@ -56,6 +56,7 @@ struct exec_plan {
     bool disable_retries;
     bool restart_job_on_worker_restart;
     const char *note;             /* the conductor says it first, in the job's log; NULL: nothing */
+    bool ml;                      /* a job of the older API: each replica's log ends in its words */
     bool cgroups;                 /* use them if there are any */
     int64_t replica_processes;    /* a ceiling for each; 0: none */
     struct exec_replica *prepare; /* NULL: none. Pool and index -1. Runs alone, before the others:
@@ -77,6 +78,10 @@ struct exec_job {
     const char *const *client_env; /* NULL-ended NAME=VALUE: points Google's clients here */
     int64_t timeout_ms, log_floor_ns;
     const char *note; /* what to say first in its log, a sentence; NULL: nothing */
+    /* A job of the older AI Platform API: its id and trainingInput. Then every replica of every job
+     * has TF_CONFIG, with `master` where its runtime had that. Empty, NULL: a custom job. */
+    ty_str ml_id;
+    const json_t *ml_input;
 };
 /* Roles, command lines, CLUSTER_SPEC, TF_CONFIG, AIP_*, CLOUD_ML_*, MASTER_*, RANK, WORLD_SIZE,
  * user env. */
@@ -99,6 +104,15 @@ char *exec_model_uri(struct ty_arena *a, const json_t *spec);
  * done so, unless it was killed. */
 TY_NODISCARD ty_err exec_output_clear(const char *data_dir, int64_t job_id, int attempt);
 const char *exec_task_type(int pool); /* 0 chief, 1 worker, 2 ps, 3 evaluator */
+/* What TF_CONFIG calls the first replica of a job with this trainingInput: "chief" for runtimes
+ * from 2.1 on or where useChiefInTfConfig asks for it, else "master". */
+const char *exec_ml_chief(const json_t *training_input);
+enum { EXEC_ML_TASK_BYTES = 40 };
+/* The older API's name of a replica: master-replica-0, worker-replica-1, ps-replica-0,
+ * evaluator-replica-0. Returns out. */
+char *exec_ml_task(int pool, int index, char out[EXEC_ML_TASK_BYTES]);
+/* Append what we said about a job, with those names in place of ours (workerpool0-0). */
+void exec_ml_words(struct ty_buf *b, ty_str text);
 
 /* ---- the server's side ---- */
 

@@ -130,6 +130,17 @@ bool output_drained(const struct replica *r)
     return r->streams[STREAM_OUT].source.fd < 0 && r->streams[STREAM_ERR].source.fd < 0;
 }
 
+/* As the logs of AI Platform's jobs ended, each replica for itself; scripts wait for these. */
+static void say_closing(struct conductor *c)
+{
+    static const char *const words[] = {"Clean up finished.",
+                                        "Finished tearing down training program."};
+    for (size_t i = 0; i < c->replica_count && !c->preparing; i++)
+        for (size_t k = 0; k < TY_COUNT(words); k++)
+            joblog_append(&c->log, c->replicas[i].plan->pool, c->replicas[i].plan->index, 's',
+                          false, ty_str_of(words[k]));
+}
+
 void output_finish(struct conductor *c)
 {
     if (c->log_finished)
@@ -145,6 +156,8 @@ void output_finish(struct conductor *c)
                        replica_name(r->plan, name), r->dropped_lines, r->dropped_bytes);
     }
     usage_say_used(c);
+    if (c->plan.ml)
+        say_closing(c);
     output_flush(c);
 }
 

@@ -305,7 +305,10 @@ static struct env env_base(struct ty_arena *a, const struct exec_job *job, bool 
             env_put(&e, ty_cstr(a, ty_str_of(*item)));
     env_put(&e, ty_format(a, "CLOUD_ML_PROJECT_ID=" TY_STR_FMT, TY_STR_ARG(job->project)));
     env_put(&e, ty_format(a, "CLOUD_ML_REGION=" TY_STR_FMT, TY_STR_ARG(job->region)));
-    env_put(&e, ty_format(a, "CLOUD_ML_JOB_ID=%" PRId64, job->id));
+    if (job->ml_id.len > 0)
+        env_put(&e, ty_format(a, "CLOUD_ML_JOB_ID=" TY_STR_FMT, TY_STR_ARG(job->ml_id)));
+    else
+        env_put(&e, ty_format(a, "CLOUD_ML_JOB_ID=%" PRId64, job->id));
     ty_str output = output_folder(job->spec);
     if (output.len > 0) {
         env_put(&e, ty_format(a, "AIP_MODEL_DIR=" TY_STR_FMT "/model/", TY_STR_ARG(output)));
@@ -388,8 +391,9 @@ static void env_add_wandb(struct env *e)
 
 /* ---- the cluster variables ---- */
 
-/* {"workerpool0":["127.0.0.1:20000"],…}, or with TensorFlow's names and without the evaluators. */
-static char *cluster_text(struct ty_arena *a, const struct exec_plan *plan, bool tensorflow)
+/* {"workerpool0":["127.0.0.1:20000"],…}, or with TensorFlow's names, the first being `chief`, and
+ * without the evaluators. */
+static char *cluster_text(struct ty_arena *a, const struct exec_plan *plan, const char *chief)
 {
     struct ty_buf b;
     ty_buf_init(&b, PLAN_STRING_BYTES + 1);
@@ -397,14 +401,14 @@ static char *cluster_text(struct ty_arena *a, const struct exec_plan *plan, bool
     int open_pool = -1;
     for (size_t i = 0; i < plan->replica_count; i++) {
         const struct exec_replica *r = &plan->replicas[i];
-        if (tensorflow && r->pool == 3)
+        if (chief && r->pool == 3)
             continue;
         if (r->pool == open_pool) {
             ty_buf_addc(&b, ',');
         } else {
             ty_buf_addz(&b, open_pool >= 0 ? "]," : "");
-            if (tensorflow)
-                ty_buf_addf(&b, "\"%s\":[", exec_task_type(r->pool));
+            if (chief)
+                ty_buf_addf(&b, "\"%s\":[", r->pool == 0 ? chief : exec_task_type(r->pool));
             else
                 ty_buf_addf(&b, "\"workerpool%d\":[", r->pool);
             open_pool = r->pool;
@@ -671,8 +675,10 @@ static ty_err build_env(struct ty_arena *a, const struct exec_job *job, struct e
             bare = env_base(a, job, false);
             python_path = env_take(&bare, "PYTHONPATH");
         }
-    char *cluster = cluster_text(a, plan, false), *tf_cluster = cluster_text(a, plan, true);
-    char *spec = job_text(a, job->spec);
+    bool ml = job->ml_id.len > 0;
+    const char *chief = ml ? exec_ml_chief(job->ml_input) : exec_task_type(0);
+    char *cluster = cluster_text(a, plan, NULL), *tf_cluster = cluster_text(a, plan, chief);
+    char *spec = job_text(a, job->spec), *tf_spec = ml ? job_text(a, job->ml_input) : spec;
     if (!cluster || !tf_cluster)
         return ty_fail(
             TY_INVALID_ARGUMENT,
@@ -684,9 +690,10 @@ static ty_err build_env(struct ty_arena *a, const struct exec_job *job, struct e
         char *type = ty_format(a, "workerpool%d", r->pool);
         env_put(&e, ty_format(a, "TRAINYARD_REPLICA=%d-%d", r->pool, r->index));
         env_put(&e, cluster_variable(a, "CLUSTER_SPEC", cluster, type, r->index, spec));
-        if (plan->replica_count > 1)
-            env_put(&e, cluster_variable(a, "TF_CONFIG", tf_cluster, exec_task_type(r->pool),
-                                         r->index, spec));
+        if (plan->replica_count > 1 || ml)
+            env_put(&e, cluster_variable(a, "TF_CONFIG", tf_cluster,
+                                         r->pool == 0 ? chief : exec_task_type(r->pool), r->index,
+                                         tf_spec));
         env_put(&e, ty_format(a, "RANK=%zu", i));
         if (job->tokens)
             env_add_token(&e, job->tokens[i]);
@@ -813,6 +820,7 @@ ty_err exec_plan_build(struct ty_arena *a, const struct ty_config *config,
         .log_line_bytes = config->log_line_bytes,
         .log_floor_ns = job->log_floor_ns,
         .note = job->note,
+        .ml = job->ml_id.len > 0,
         .disable_retries = json_is_true(json_object_get(scheduling, "disableRetries")),
         .restart_job_on_worker_restart =
             json_is_true(json_object_get(scheduling, "restartJobOnWorkerRestart")),

@@ -97,6 +97,8 @@ static void add_plan(struct ty_buf *b, const struct exec_plan *plan)
         wire_json_string(b, ty_str_of(plan->note));
         ty_buf_addz(b, ",\n");
     }
+    if (plan->ml)
+        ty_buf_addz(b, "\"ml\":true,");
     ty_buf_addf(b, "\"cgroups\":%s,\"replicaProcesses\":%" PRId64 ",\n",
                 plan->cgroups ? "true" : "false", plan->replica_processes);
     add_strings(b, "env", plan->replicas[0].env, common);
@@ -247,6 +249,7 @@ static ty_err get_plan(struct ty_arena *a, const json_t *root, struct exec_plan 
         json_is_true(json_object_get(root, "restartJobOnWorkerRestart"));
     if (json_object_get(root, "note"))
         plan->note = ty_cstr(a, wire_json_get_str(root, "note"));
+    plan->ml = json_is_true(json_object_get(root, "ml"));
     plan->cgroups = json_is_true(json_object_get(root, "cgroups"));
     plan->replica_processes = get_int(root, "replicaProcesses");
     const json_t *replicas = json_object_get(root, "replicas"), *env = json_object_get(root, "env");

@@ -16,6 +16,7 @@ static json_t *parse(const char *text)
 
 static const char *data_dir = "/data";
 static const char *const *tokens; /* of the replicas of what is built; NULL: none */
+static const char *ml_input;      /* of a job of the older API, called "old"; NULL: it is none */
 
 static ty_err build(const char *spec_text, struct exec_plan *ret_plan)
 {
@@ -24,7 +25,7 @@ static ty_err build(const char *spec_text, struct exec_plan *ret_plan)
                                              "GOOGLE_AUTH_TOKEN_FOR_TESTING=local", NULL};
     struct ty_config config;
     ty_config_init(&config, &arena);
-    json_t *spec = parse(spec_text);
+    json_t *spec = parse(spec_text), *input = ml_input ? parse(ml_input) : NULL;
     struct exec_job job = {.id = 17,
                            .attempt = 2,
                            .project = TY_STR("p1"),
@@ -35,9 +36,12 @@ static ty_err build(const char *spec_text, struct exec_plan *ret_plan)
                            .data_dir = data_dir,
                            .client_env = client_env,
                            .timeout_ms = 5000,
-                           .log_floor_ns = 7};
+                           .log_floor_ns = 7,
+                           .ml_id = ml_input ? TY_STR("old") : TY_STR(""),
+                           .ml_input = input};
     ty_err err = exec_plan_build(&arena, &config, &job, ret_plan);
     json_decref(spec);
+    json_decref(input);
     return err;
 }
 
@@ -179,6 +183,66 @@ static void cluster_variables(void **state)
     json_decref(variable);
     assert_string_equal(get_env(worker, "RANK"), "2");
     assert_string_equal(get_env(worker, "WORLD_SIZE"), "4");
+}
+
+/* ---- jobs of the older API ---- */
+
+static void older_jobs_have_a_master(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *input, *chief;
+    } cases[] = {
+        {"{\"runtimeVersion\":\"1.15\"}", "master"},
+        {"{\"runtimeVersion\":\"2.0\"}", "master"},
+        {"{\"runtimeVersion\":\"2.1\"}", "chief"},
+        {"{\"runtimeVersion\":\"2.11\"}", "chief"},
+        {"{\"masterConfig\":{}}", "master"},
+        {"{\"masterConfig\":{},\"useChiefInTfConfig\":true}", "chief"},
+        {"{\"runtimeVersion\":\"1.15\",\"useChiefInTfConfig\":true}", "chief"},
+    };
+    for (size_t i = 0; i < TY_COUNT(cases); i++) {
+        struct exec_plan plan;
+        ml_input = cases[i].input;
+        assert_ok(build(GANG, &plan));
+        assert_true(plan.ml);
+        const char *want = ty_format(&arena,
+                                     "{\"cluster\":{\"%s\":[\"127.0.0.1:20000\"],\"worker\":["
+                                     "\"127.0.0.1:20001\",\"127.0.0.1:20002\"]},\"environment\":"
+                                     "\"cloud\",\"task\":{\"type\":\"%s\",\"index\":0},\"job\":%s}",
+                                     cases[i].chief, cases[i].chief, cases[i].input);
+        assert_string_equal(get_env(&plan.replicas[0], "TF_CONFIG"), want);
+        assert_non_null(strstr(get_env(&plan.replicas[1], "TF_CONFIG"), "\"type\":\"worker\""));
+        assert_string_equal(get_env(&plan.replicas[0], "CLOUD_ML_JOB_ID"), "old");
+    }
+    struct exec_plan alone; /* one replica has it as well */
+    assert_ok(build("{\"workerPoolSpecs\":[{\"replicaCount\":\"1\"," HOST("\"a\"") "}]}", &alone));
+    assert_non_null(get_env(&alone.replicas[0], "TF_CONFIG"));
+    ml_input = NULL;
+    assert_ok(build("{\"workerPoolSpecs\":[{\"replicaCount\":\"1\"," HOST("\"a\"") "}]}", &alone));
+    assert_null(get_env(&alone.replicas[0], "TF_CONFIG"));
+    assert_false(alone.ml);
+}
+
+static void older_words_for_replicas(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"", ""},
+        {"The replica workerpool0-0 exited.", "The replica master 0 exited."},
+        {"workerpool1-12, workerpool2-3 and workerpool3-0",
+         "worker-replica-12, ps-replica-3 and evaluator-replica-0"},
+        {"workerpool", "workerpool"},
+        {"workerpool4-0 workerpool1- workerpool1", "workerpool4-0 workerpool1- workerpool1"},
+        {"a workerpool0-0", "a master-replica-0"},
+    };
+    for (size_t i = 0; i < TY_COUNT(cases); i++) {
+        struct ty_buf b;
+        ty_buf_init(&b, 1024);
+        exec_ml_words(&b, ty_str_of(cases[i][0]));
+        assert_string_equal(ty_buf_str(&b).len ? b.ptr : "", cases[i][1]);
+        ty_buf_clear(&b);
+    }
 }
 
 static void huge_spec_is_left_out(void **state)
@@ -550,6 +614,8 @@ static void hints_fit(void **state)
         {HINT_STATUS, 1, "Traceback\nModuleNotFoundError: No module named 'pandas'",
          "Its Python has no module 'pandas': install"},
         {HINT_STATUS, 1, "/usr/bin/python3: No module named trainer", "no module 'trainer'"},
+        {HINT_STATUS, 1, "AttributeError: module 'tensorflow.compat.v1' has no attribute 'contrib'",
+         "tf.contrib is in no TensorFlow 2"},
         {HINT_STATUS, 1, "python3: (ModuleNotFoundError: No module named 'a')", "no module 'a'"},
         /* The last error is the reason. */
         {HINT_STATUS, 1,
@@ -801,6 +867,8 @@ static const struct CMUnitTest tests[] = {
     CASE("plan/single_replica", single_replica),
     CASE("plan/wandb_stays_here", wandb_stays_here),
     CASE("plan/cluster_variables", cluster_variables),
+    CASE("plan/older_jobs_have_a_master", older_jobs_have_a_master),
+    CASE("plan/older_words_for_replicas", older_words_for_replicas),
     CASE("plan/huge_spec_is_left_out", huge_spec_is_left_out),
     CASE("plan/bad_specs_name_the_field", bad_specs),
     CASE("plan/counts_and_timeouts", counts_and_timeouts),

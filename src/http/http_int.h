@@ -94,6 +94,9 @@ bool method_parse(const char *name, enum http_method *ret_method);
 
 /* Split "/path?query" into req->path and req->query, all from req->arena. */
 TY_NODISCARD ty_err target_parse(struct http_request *req, ty_str target);
+/* If the target is one for a proxy, take "http://HOST" off it: *ret_host is then whom it is for,
+ * without a region before it. */
+bool target_host_take(ty_str *target, ty_str *ret_host);
 
 /* ---- who the peer is ---- */
 
@@ -168,8 +171,9 @@ struct exchange {
     struct http_response res;
     struct ty_arena arena;
     struct ty_buf body;
-    ty_str target; /* as sent */
-    ty_str token;  /* as sent; empty: none */
+    ty_str target;  /* as sent, but for a proxy's host */
+    ty_str proxied; /* that host: it counts, not the Host header. Empty: none was in it */
+    ty_str token;   /* as sent; empty: none */
     struct http_server *server;
     struct conn *conn;
     struct MHD_Connection *mhd;

@@ -116,7 +116,8 @@ void *request_begin(void *cls, const char *uri, struct MHD_Connection *mhd)
     ty_buf_init(&x->body, (size_t)s->request_bytes);
     ty_buf_init(&x->res.body, HTTP_RESPONSE_BYTES);
     x->target = ty_str_dup(&x->arena, ty_str_of(uri)); /* MHD's pool bounds it */
-    if (x->conn->phase == CONN_IDLE)                   /* only this thread sets phases */
+    (void)target_host_take(&x->target, &x->proxied);
+    if (x->conn->phase == CONN_IDLE) /* only this thread sets phases */
         conn_phase_set(s, x->conn, CONN_HEADERS, ty_boot_ms() + s->header_timeout_ms);
     return x;
 }
@@ -320,6 +321,8 @@ static enum MHD_Result headers_done(struct exchange *x, const char *method)
     struct headers h = {.x = x, .tail = &x->req.headers};
     int status;
     x->server->mhd->MHD_get_connection_values(x->mhd, MHD_HEADER_KIND, header_see, &h);
+    if (x->proxied.len > 0)
+        x->req.host = x->proxied;
     x->method = ty_cstr(&x->arena, ty_str_of(method));
     x->known_method = method_parse(method, &x->req.method);
     x->has_body = h.encodings != 0 || h.length > 0;

@@ -1,7 +1,11 @@
 /* target.c -- a request's target, "/path?a=b", and its query parameters.
  *
  * The path stays raw (the router decodes captures); names and values of the
- * query are decoded here, once, into the request's arena. */
+ * query are decoded here, once, into the request's arena.
+ *
+ * To a proxy a client sends "http://HOST/path". Real gcloud puts a region before the host of some
+ * of its older commands, whatever endpoint it was given (us-central1-127.0.0.1:7575), a name that
+ * no resolver knows: with this server as its proxy it gets here all the same. */
 #include "http/http_int.h"
 
 #include "wire/wire.h"
@@ -34,6 +38,35 @@ static ty_err query_parse(struct http_request *req, ty_str query)
         tail = &p->next;
     }
     return TY_OK;
+}
+
+static ty_str host_without_region(ty_str host)
+{
+    size_t at = host.len;
+    while (at > 0 && host.ptr[at - 1] != '-')
+        at--;
+    for (size_t i = 0; i < at; i++) {
+        char c = host.ptr[i];
+        if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || (c == '-' && i > 0)))
+            return host;
+    }
+    return at > 1 && at < host.len ? ty_str_drop(host, at) : host;
+}
+
+bool target_host_take(ty_str *target, ty_str *ret_host)
+{
+    ty_str scheme = TY_STR("http://"), rest = *target;
+    if (rest.len < scheme.len || strncasecmp(rest.ptr, scheme.ptr, scheme.len) != 0)
+        return false;
+    rest = ty_str_drop(rest, scheme.len);
+    size_t n = 0;
+    while (n < rest.len && rest.ptr[n] != '/' && rest.ptr[n] != '?')
+        n++;
+    if (n == 0 || (n < rest.len && rest.ptr[n] == '?')) /* a query needs a path before it */
+        return false;
+    *ret_host = host_without_region((ty_str){rest.ptr, n});
+    *target = n < rest.len ? ty_str_drop(rest, n) : TY_STR("/");
+    return true;
 }
 
 ty_err target_parse(struct http_request *req, ty_str target)

@@ -259,6 +259,33 @@ static void target_splits_and_decodes(void **state)
     ty_arena_clear(&a);
 }
 
+static void target_for_a_proxy(void **state)
+{
+    (void)state;
+    static const char *const cases[][3] = {
+        {"http://127.0.0.1:7575/v1/a?b=c", "127.0.0.1:7575", "/v1/a?b=c"},
+        {"HTTP://us-central1-127.0.0.1:7575/v1", "127.0.0.1:7575", "/v1"},
+        {"http://northamerica-northeast1-localhost/", "localhost", "/"},
+        {"http://localhost", "localhost", "/"},
+        {"http://localhost?x=1", NULL, "http://localhost?x=1"},
+        {"http://e-/1", "e-", "/1"},
+        {"http://evil.example/x", "evil.example", "/x"},
+        {"http://evil.example-127.0.0.1/x", "evil.example-127.0.0.1", "/x"},
+        {"http://a@us-127.0.0.1/x", "a@us-127.0.0.1", "/x"},
+        {"http://-127.0.0.1/x", "-127.0.0.1", "/x"},
+        {"http:///x", NULL, "http:///x"},
+        {"/http://x", NULL, "/http://x"},
+        {"https://localhost/x", NULL, "https://localhost/x"},
+        {"", NULL, ""},
+    };
+    for (size_t i = 0; i < TY_COUNT(cases); i++) {
+        ty_str target = ty_str_of(cases[i][0]), host = {0};
+        assert_int_equal(target_host_take(&target, &host), cases[i][1] != NULL);
+        assert_true(ty_str_is(target, cases[i][2]));
+        assert_true(cases[i][1] == NULL || ty_str_is(host, cases[i][1]));
+    }
+}
+
 static void target_refuses(void **state)
 {
     (void)state;
@@ -504,6 +531,7 @@ static const struct CMUnitTest tests[] = {
     TEST("router/allow_lists_methods", router_allow_lists_methods),
     TEST("router/bad_templates", router_bad_templates),
     TEST("target/splits_and_decodes", target_splits_and_decodes),
+    TEST("target/for_a_proxy", target_for_a_proxy),
     TEST("target/refuses", target_refuses),
     TEST("reply/framings", reply_framings),
     TEST("reply/refuses", reply_refuses),

@@ -115,6 +115,13 @@ static void refuse_headers(void **state)
     assert_status(ask("POST /echo/x HTTP/1.1\r\n" HOST
                       "Content-Length: 0\r\nTransfer-Encoding: identity\r\n\r\n"),
                   200);
+    /* To a proxy: whom the target names counts, not the header. */
+    assert_status(ask_headers("GET http://evil.example/echo/x", ours), 400);
+    assert_status(ask_headers("GET http://127.0.0.1:1/echo/x", ours), 400);
+    char proxied[256];
+    snprintf(proxied, sizeof(proxied), "GET http://us-central1-127.0.0.1:%d/echo/x", yard.port);
+    assert_status(ask_headers(proxied, "Host: us-central1-127.0.0.1\r\n"), 200);
+    assert_status(ask_headers("GET /echo/x", "Host: us-central1-127.0.0.1\r\n"), 400);
     char same[256];
     snprintf(same, sizeof(same), "%sOrigin: http://127.0.0.1:%d\r\nSec-Fetch-Site: same-origin\r\n",
              ours, yard.port);

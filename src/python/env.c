@@ -5,6 +5,8 @@
  * there, not just a path written, because the runtime has .pth files too. */
 #include "python/python_int.h"
 
+#include "tensorflow1_py.h"
+
 #include <dirent.h>
 
 char *env_place(struct ty_arena *a, const char *data_dir, const char *kind, const char *key)
@@ -153,6 +155,19 @@ static ty_err link_runtime(struct ty_arena *a, const char *folder, const struct 
     return err;
 }
 
+/* TensorFlow 1, for a job that asked for it. */
+static ty_err write_compat(struct ty_arena *a, const char *folder, const struct making *m)
+{
+    const char *site = env_site(a, folder, m->host);
+    ty_str module = {(const char *)python_tensorflow1, sizeof python_tensorflow1};
+    ty_err err =
+        ty_file_replace(AT_FDCWD, ty_format(a, "%s/trainyard_tensorflow1.py", site), module, 0644);
+    if (err == TY_OK)
+        err = ty_file_replace(AT_FDCWD, ty_format(a, "%s/trainyard_tensorflow1.pth", site),
+                              TY_STR("import trainyard_tensorflow1\n"), 0644);
+    return err;
+}
+
 /* Source archives become wheels. */
 static ty_err build_wheel(struct ty_arena *a, const struct pip *pip, const char *built,
                           const struct archive *archive)
@@ -224,6 +239,8 @@ ty_err env_make(struct ty_arena *a, const char *folder, const struct making *m)
     ty_err err = make_venv(m, folder, false);
     if (err == TY_OK)
         err = link_runtime(a, folder, m);
+    if (err == TY_OK && m->runtime->compat_v1)
+        err = write_compat(a, folder, m);
     if (err == TY_OK)
         err = install_packages(a, folder, m);
     if (err != TY_OK)

@@ -105,7 +105,10 @@ static void say_runtime(const struct python_runtime *r)
 {
     printf("Runtime: asked for %s, using %s%s%s.\n", r->image, r->what,
            strcmp(r->family, "host") == 0 ? "" : " (CPU)",
-           r->exact ? "" : ", the nearest that this Python has");
+           r->compat_v1
+               ? ", with its tensorflow.compat.v1 under the name tensorflow (no tf.contrib)"
+           : r->exact ? ""
+                      : ", the nearest that this Python has");
     fflush(stdout);
 }
 
@@ -141,6 +144,8 @@ static ty_err env_key(struct ty_arena *a, const struct python_runtime *runtime,
     wire_sha256_init(&h);
     wire_sha256_adds(&h, TY_STR("environment 1"));
     wire_sha256_adds(&h, ty_str_of(runtime->key));
+    if (runtime->compat_v1)
+        wire_sha256_adds(&h, TY_STR("compat.v1"));
     for (size_t i = 0; i < pool->package_count; i++) {
         char *digest = ty_alloc(a, PYTHON_KEY_BYTES);
         ty_err err = python_archive_digest(pool->packages[i], digest);

@@ -58,6 +58,7 @@ struct python_runtime {
     const char *requirements[PYTHON_REQUIREMENTS]; /* for pip; NULL-ended */
     bool gpu;                                      /* asked for GPUs */
     bool exact;                                    /* the very version that was asked for */
+    bool compat_v1; /* asked for TensorFlow 1: what is used stands in for it (tensorflow1.py) */
     char key[PYTHON_KEY_BYTES];
 };
 /* Is this an image we know? No Python is needed to tell. TY_INVALID_ARGUMENT names the patterns. */
@@ -66,7 +67,7 @@ TY_NODISCARD ty_err python_runtime_find(struct ty_arena *a, ty_str image,
                                         const struct python_host *host,
                                         struct python_runtime *ret_runtime);
 /* The image that runtimeVersion of the older AI Platform ("2.8") stands for. TY_INVALID_ARGUMENT:
- * it is no version, or one of TensorFlow 1, for which no wheels exist here. */
+ * it is no version, or neither of TensorFlow 1 nor 2. */
 TY_NODISCARD ty_err python_legacy_image(struct ty_arena *a, ty_str runtime_version, bool gpu,
                                         const char **ret_image);
 bool python_runtime_is_ready(const char *data_dir, const struct python_runtime *r);

@@ -18,7 +18,12 @@ struct family {
 struct alias {
     const char *package, *alias;
 };
+struct compat {
+    const char *family;
+    int major, by_major, by_minor;
+};
 #define FAMILY(...)
+#define COMPAT(...)
 #define RELEASE(family_, ...) {#family_, __VA_ARGS__},
 #define ALIAS(...)
 static const struct release releases[] = {
@@ -38,9 +43,17 @@ static const struct family families[] = {
 static const struct alias aliases[] = {
 #include "python/runtimes.def"
 };
+#undef ALIAS
+#undef COMPAT
+#define ALIAS(...)
+#define COMPAT(family_, ...) {#family_, __VA_ARGS__},
+static const struct compat compats[] = {
+#include "python/runtimes.def"
+};
 #undef FAMILY
 #undef RELEASE
 #undef ALIAS
+#undef COMPAT
 
 /* What an image's name says. */
 struct asked {
@@ -136,6 +149,15 @@ static const struct release *release_find(const struct asked *asked, int python_
     return older;
 }
 
+/* The row for releases of which there are none; NULL: none is needed. */
+static const struct compat *compat_find(const struct asked *asked)
+{
+    for (size_t i = 0; i < TY_COUNT(compats); i++)
+        if (strcmp(compats[i].family, asked->family->name) == 0 && compats[i].major == asked->major)
+            return &compats[i];
+    return NULL;
+}
+
 static void make_key(const struct python_host *host, struct python_runtime *r)
 {
     struct wire_sha256 h;
@@ -165,7 +187,13 @@ ty_err python_runtime_find(struct ty_arena *a, ty_str image, const struct python
         r.exact = true;
         r.what = ty_format(a, "this machine's Python %s", host->version);
     } else {
-        const struct release *release = release_find(&asked, host->minor);
+        const struct compat *compat = compat_find(&asked);
+        struct asked nearest = asked;
+        if (compat) {
+            nearest.major = compat->by_major;
+            nearest.minor = compat->by_minor;
+        }
+        const struct release *release = release_find(&nearest, host->minor);
         if (!release)
             return ty_fail(TY_FAILED_PRECONDITION,
                            "no release of '%s' has wheels for this machine's Python %s; set "
@@ -174,6 +202,7 @@ ty_err python_runtime_find(struct ty_arena *a, ty_str image, const struct python
         r.family = asked.family->name;
         r.gpu = memmem(asked.name.ptr, asked.name.len, "-gpu", 4) != NULL;
         r.exact = release->major == asked.major && release->minor == asked.minor;
+        r.compat_v1 = compat != NULL;
         r.what =
             ty_format(a, "%s %s on Python %s", release->package, release->version, host->version);
         r.requirements[count++] = ty_format(a, "%s==%s", release->package, release->version);
@@ -212,13 +241,13 @@ ty_err python_legacy_image(struct ty_arena *a, ty_str runtime_version, bool gpu,
             TY_INVALID_ARGUMENT,
             "runtimeVersion '" TY_STR_FMT "' is not of the form MAJOR.MINOR, such as 2.11",
             (int)(runtime_version.len < 100 ? runtime_version.len : 100), runtime_version.ptr);
-    if (numbers[0] != 2)
+    if (numbers[0] != 1 && numbers[0] != 2)
         return ty_fail(TY_INVALID_ARGUMENT,
                        "runtimeVersion '" TY_STR_FMT "' stands for TensorFlow %" PRId64
-                       ", which has no wheels for the Python of this machine; programs for "
-                       "TensorFlow 2 run with 2.1 to 2.11",
+                       ", which is not known here; 1.x and 2.x are",
                        TY_STR_ARG(runtime_version), numbers[0]);
-    *ret_image = ty_format(a, "tf-%s.2-%" PRId64, gpu ? "gpu" : "cpu", numbers[1]);
+    *ret_image =
+        ty_format(a, "tf-%s.%" PRId64 "-%" PRId64, gpu ? "gpu" : "cpu", numbers[0], numbers[1]);
     return TY_OK;
 }
 

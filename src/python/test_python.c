@@ -46,7 +46,7 @@ static void nearest_version_is_used(void **state)
         const char *requirement;
     } rows[] = {
         {"tf-cpu.2-3", 11, "tensorflow-cpu==2.12.1"},  /* newer, the nearest */
-        {"tf-cpu.1-15", 11, "tensorflow-cpu==2.12.1"}, /* another major */
+        {"tf-cpu.1-15", 11, "tensorflow-cpu==2.15.1"}, /* another major: stood in for */
         {"tf-cpu.2-3", 9, "tensorflow-cpu==2.8.4"},    /* by the host's Python */
         {"tf-cpu.2-12", 12, "tensorflow-cpu==2.16.2"}, /* none for 3.12 before that */
         {"tf-cpu.2-99", 11, "tensorflow-cpu==2.20.0"}, /* nothing newer: the newest */
@@ -98,8 +98,10 @@ static void legacy_versions(void **state)
     assert_ok(python_legacy_image(&a, TY_STR("2.11"), true, &image));
     assert_string_equal(image, "tf-gpu.2-11");
     assert_ok(python_image_check(ty_str_of(image)));
-    assert_err(TY_INVALID_ARGUMENT, python_legacy_image(&a, TY_STR("1.15"), false, &image));
-    assert_non_null(strstr(ty_err_message(), "TensorFlow 1"));
+    assert_ok(python_legacy_image(&a, TY_STR("1.15"), false, &image));
+    assert_string_equal(image, "tf-cpu.1-15");
+    assert_err(TY_INVALID_ARGUMENT, python_legacy_image(&a, TY_STR("3.0"), false, &image));
+    assert_non_null(strstr(ty_err_message(), "TensorFlow 3"));
     static const char *const bad[] = {"",      "2",    "2.",   ".8",    "2.x",
                                       "2.8.1", "-2.8", "2.-8", "2.1234"};
     for (size_t i = 0; i < TY_COUNT(bad); i++) {

@@ -385,10 +385,14 @@ static ty_err launch_prepare(struct sched *s, struct active *j)
     ty_err err = store_job_load(s->setup.store, a, j->id, &job);
     if (err != TY_OK)
         return err;
-    json_t *body = NULL;
+    json_t *body = NULL, *ml_input = NULL;
     err = wire_json_parse_members(job.body, &body);
-    if (err != TY_OK)
+    if (err == TY_OK && job.ml_id.len > 0)
+        err = wire_json_parse(job.ml_input, &ml_input);
+    if (err != TY_OK) {
+        json_decref(body);
         return err;
+    }
     size_t var_count;
     struct auth_var *vars = auth_job_env(a, s->setup.data_dir, s->setup.url, &var_count);
     const char **env = ty_new_array(a, const char *, var_count + 1);
@@ -399,6 +403,7 @@ static ty_err launch_prepare(struct sched *s, struct active *j)
     err = log_floor(s, &job, &floor_ns);
     if (err != TY_OK) {
         json_decref(body);
+        json_decref(ml_input);
         return err;
     }
     struct exec_job exec_job = {
@@ -415,6 +420,8 @@ static ty_err launch_prepare(struct sched *s, struct active *j)
         .log_floor_ns = floor_ns,
         .shares = sched_shares(a, s->setup.host, spec, ty_str_of(j->devices)),
         .note = sched_note(a, s->setup.config, s->setup.host, spec, ty_str_of(j->devices)),
+        .ml_id = job.ml_id,
+        .ml_input = ml_input,
     };
     struct exec_plan plan;
     err = exec_plan_build(a, s->setup.config, &exec_job, &plan);
@@ -425,6 +432,7 @@ static ty_err launch_prepare(struct sched *s, struct active *j)
     if (err == TY_OK)
         err = exec_attempt_prepare(s->setup.data_dir, &plan);
     json_decref(body);
+    json_decref(ml_input);
     return err;
 }
 

@@ -12,6 +12,7 @@
 #include "gcs/gcs.h"
 #include "http/http.h"
 #include "identity/identity.h"
+#include "ml/ml.h"
 #include "sched/sched.h"
 #include "server/server_int.h"
 #include "store/store.h"
@@ -149,13 +150,20 @@ static void rows_changed(void *arg)
     http_server_wake(((struct server *)arg)->http);
 }
 
-static void job_warnings(ty_str body, struct ty_buf *out)
+/* In the names of the API that made it. It was parsed when it was accepted. */
+static void job_warnings(const struct job *job, struct ty_buf *out)
 {
-    json_t *job;
-    if (wire_json_parse_members(body, &job) != TY_OK)
-        return; /* it was parsed when it was accepted */
-    vertex_job_warnings(job, out);
-    json_decref(job);
+    json_t *value;
+    bool ml = job->ml_id.len > 0;
+    ty_err err =
+        ml ? wire_json_parse(job->ml_input, &value) : wire_json_parse_members(job->body, &value);
+    if (err != TY_OK)
+        return;
+    if (ml)
+        ml_job_warnings(value, out);
+    else
+        vertex_job_warnings(value, out);
+    json_decref(value);
 }
 
 static ty_err start_http(struct server *s)
@@ -169,7 +177,8 @@ static ty_err start_http(struct server *s)
     s->cloudlog =
         (struct cloudlog){.store = s->store, .data_dir = s->data_dir, .warnings = job_warnings};
     s->identity = (struct identity){.project = default_project, .region = default_region};
-    struct http_routes tables[6 + GCS_TABLES] = {vertex_routes(&s->vertex),
+    struct http_routes tables[7 + GCS_TABLES] = {vertex_routes(&s->vertex),
+                                                 ml_routes(&s->vertex),
                                                  cloudlog_routes(&s->cloudlog),
                                                  identity_routes(&s->identity),
                                                  status_routes(s),
@@ -177,7 +186,7 @@ static ty_err start_http(struct server *s)
                                                  usage_routes(s)};
     struct http_tokens tokens = replica_tokens(s);
     s->gcs = (struct gcs){.objects = s->objects, .may_change = publish_may, .may_change_ctx = s};
-    gcs_routes(&s->gcs, tables + 6);
+    gcs_routes(&s->gcs, tables + 7);
     ty_err err = http_router_new(tables, TY_COUNT(tables), &s->router);
     s->gcs.router = s->router;
     if (err == TY_OK)

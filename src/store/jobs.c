@@ -32,6 +32,8 @@ void job_from_row(struct db_stmt *row, struct ty_arena *a, struct job *ret_job)
         .wait_boot_ms = db_column_i64(row, 18),
         .boot_id = column_dup(row, a, 19),
         .wait_reason = column_dup(row, a, 20),
+        .ml_id = column_dup(row, a, 21),
+        .ml_input = column_dup(row, a, 22),
     };
 }
 
@@ -55,11 +57,15 @@ static ty_err create_fn(struct db_conn *c, void *arg)
     struct create *x = arg;
     struct job *j = &x->job;
     struct db_stmt *s;
-    ty_err err = db_prepare(c,
-                            "INSERT INTO job (id, project, region, display_name, labels, body, "
-                            "state, create_ns, update_ns, replicas, wait_boot_ms, boot_id) "
-                            "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8, ?9, ?10, ?11)",
-                            &s);
+    ty_err err = j->ml_id.len > 0 ? job_ml_id_unused(c, j->project, j->ml_id) : TY_OK;
+    if (err != TY_OK)
+        return err;
+    err = db_prepare(c,
+                     "INSERT INTO job (id, project, region, display_name, labels, body, "
+                     "state, create_ns, update_ns, replicas, wait_boot_ms, boot_id, "
+                     "ml_id, ml_input) "
+                     "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8, ?9, ?10, ?11, ?12, ?13)",
+                     &s);
     if (err != TY_OK)
         return err;
     j->id = store_next_id(x->store);
@@ -76,6 +82,8 @@ static ty_err create_fn(struct db_conn *c, void *arg)
     db_bind_i64(s, 9, j->replicas);
     db_bind_i64(s, 10, j->wait_boot_ms);
     db_bind_str(s, 11, j->boot_id);
+    db_bind_str(s, 12, j->ml_id);
+    db_bind_str(s, 13, j->ml_input);
     return db_run(s);
 }
 
@@ -89,6 +97,8 @@ ty_err store_job_create(struct store *s, struct job *job)
                 .labels = job->labels,
                 .body = job->body,
                 .replicas = job->replicas,
+                .ml_id = job->ml_id,
+                .ml_input = job->ml_input,
                 .state = JOB_STATE_PENDING,
                 .boot_id = store_boot_id(s)},
     };
@@ -194,11 +204,26 @@ struct list {
     void *visit_arg;
 };
 
+ty_err job_visit_rows(struct db_stmt *s, struct ty_arena *scratch,
+                      bool (*visit)(const struct job *job, void *arg), void *arg)
+{
+    bool row = false;
+    ty_err err;
+    while ((err = db_step(s, &row)) == TY_OK && row) {
+        struct job job;
+        job_from_row(s, NULL, &job); /* borrowed: most rows are only looked at by a filter */
+        bool more = visit(&job, arg);
+        ty_arena_clear(scratch);
+        if (!more)
+            break;
+    }
+    return err;
+}
+
 static ty_err list_fn(struct db_conn *c, void *arg)
 {
     struct list *x = arg;
     struct db_stmt *s;
-    bool row = false;
     ty_err err = db_prepare(c,
                             "SELECT " JOB_COLUMNS " FROM job WHERE project = ?1 AND region = ?2 "
                             "AND id < ?3 ORDER BY id DESC",
@@ -208,15 +233,7 @@ static ty_err list_fn(struct db_conn *c, void *arg)
     db_bind_str(s, 1, x->project);
     db_bind_str(s, 2, x->region);
     db_bind_i64(s, 3, x->before > 0 ? x->before : INT64_MAX);
-    while ((err = db_step(s, &row)) == TY_OK && row) {
-        struct job job;
-        job_from_row(s, NULL, &job); /* borrowed: most rows are only looked at by a filter */
-        bool more = x->visit(&job, x->visit_arg);
-        ty_arena_clear(x->arena);
-        if (!more)
-            break;
-    }
-    return err;
+    return job_visit_rows(s, x->arena, x->visit, x->visit_arg);
 }
 
 ty_err store_job_list(struct store *s, struct ty_arena *a, ty_str project, ty_str region,

@@ -55,8 +55,14 @@ static const char format_1[] =
 
 static const char format_2[] = "ALTER TABLE attempt ADD COLUMN devices TEXT NOT NULL DEFAULT '';";
 
+/* Jobs of the older AI Platform API: store.h, ml_id. */
+static const char format_3[] = "ALTER TABLE job ADD COLUMN ml_id TEXT NOT NULL DEFAULT '';"
+                               "ALTER TABLE job ADD COLUMN ml_input TEXT NOT NULL DEFAULT '';"
+                               "CREATE UNIQUE INDEX job_ml ON job (project, ml_id)"
+                               " WHERE ml_id <> '';";
+
 /* A new format is a new script at the end; those before it never change. */
-static const char *const migrations[] = {format_1, format_2, NULL};
+static const char *const migrations[] = {format_1, format_2, format_3, NULL};
 
 /* Ids have 19 digits, as Vertex's do, also on a machine whose clock was never set. */
 static const int64_t least_id = 1000000000000000000;

@@ -39,7 +39,7 @@ const char *job_state_name(enum job_state s); /* "JOB_STATE_QUEUED" */
 bool job_state_is_final(enum job_state s);
 bool job_state_may(enum job_state from, enum job_state to);
 
-/* A custom job's row. Strings are in the arena it was read into. */
+/* A job's row, whichever API made it. Strings are in the arena it was read into. */
 struct job {
     int64_t id; /* 19 digits, increasing with time: newest first is largest first */
     ty_str project, region;
@@ -62,6 +62,9 @@ struct job {
     ty_str boot_id;
     ty_str
         wait_reason; /* why it was QUEUED the first time, a sentence; stays when the wait is over */
+    /* Of a job that the older AI Platform API (ml v1) made: the id its user chose, unique in the
+     * project, and its trainingInput in canonical form, JSON. Empty: a custom job. */
+    ty_str ml_id, ml_input;
 };
 
 enum attempt_state { ATTEMPT_STARTED = 1, ATTEMPT_RUNNING = 2, ATTEMPT_ENDED = 3 };
@@ -97,8 +100,9 @@ ty_str store_boot_id(const struct store *s);
 /* ---- request threads ---- */
 
 /* Commit a new job in PENDING. The caller fills project, region, display_name, labels, body,
- * replicas; the rest (id, times, state, boot_id) is set here, and only on success. The strings stay
- * the caller's. Ids are committed in increasing order and never used twice. */
+ * replicas, ml_id, ml_input; the rest (id, times, state, boot_id) is set here, and only on success.
+ * The strings stay the caller's. Ids are committed in increasing order and never used twice.
+ * TY_ALREADY_EXISTS: the project has a job of this ml_id. */
 TY_NODISCARD ty_err store_job_create(struct store *s, struct job *job);
 TY_NODISCARD ty_err store_job_get(struct store *s, struct ty_arena *a, ty_str project,
                                   ty_str region, int64_t id, struct job *ret_job);
@@ -126,6 +130,21 @@ TY_NODISCARD ty_err store_job_history(struct store *s, struct ty_arena *a, ty_st
 /* The project of a job whose attempt has not ended. TY_NOT_FOUND: it has, or is gone. */
 TY_NODISCARD ty_err store_attempt_live(struct store *s, struct ty_arena *a, int64_t job_id,
                                        int number, ty_str *ret_project);
+
+/* ---- ids of the older AI Platform API (ml.c) ---- */
+
+/* Every job has one: its ml_id, or, if it is a custom job, "customjob_<id>". */
+ty_str job_ml_id(struct ty_arena *a, const struct job *job);
+/* Could that be the id of a custom job? No user may choose such a one. */
+bool job_ml_id_is_made(ty_str ml_id);
+TY_NODISCARD ty_err store_ml_get(struct store *s, struct ty_arena *a, ty_str project, ty_str ml_id,
+                                 struct job *ret_job);
+/* store_job_list over all regions. */
+TY_NODISCARD ty_err store_ml_list(struct store *s, struct ty_arena *a, ty_str project,
+                                  int64_t before, bool (*visit)(const struct job *job, void *arg),
+                                  void *arg);
+/* Other labels: the column and the same inside of `body`. TY_NOT_FOUND. */
+TY_NODISCARD ty_err store_job_relabel(struct store *s, int64_t id, ty_str labels, ty_str body);
 
 /* Long-running operations. All of them are done when they are made. */
 struct operation {

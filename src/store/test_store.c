@@ -610,7 +610,7 @@ static void apply_keeps_the_devices(void **state)
     fixture_close(&f);
 }
 
-/* A file of format 1, whose attempts held no devices. */
+/* A file of format 1, whose attempts held no devices, and which had no jobs of the older API. */
 static void open_takes_the_first_format(void **state)
 {
     (void)state;
@@ -622,6 +622,9 @@ static void open_takes_the_first_format(void **state)
     sqlite3 *db = file_open(f.dir);
     assert_int_equal(sqlite3_exec(db,
                                   "ALTER TABLE attempt DROP COLUMN devices;"
+                                  "DROP INDEX job_ml;"
+                                  "ALTER TABLE job DROP COLUMN ml_id;"
+                                  "ALTER TABLE job DROP COLUMN ml_input;"
                                   "PRAGMA user_version=1",
                                   NULL, NULL, NULL),
                      SQLITE_OK);
@@ -632,6 +635,75 @@ static void open_takes_the_first_format(void **state)
     assert_ok(store_attempt_list(f.store, &f.arena, id, &list, &count));
     assert_true(count == 1 && list[0].devices.len == 0 && ty_str_is(list[0].ports, "20000"));
     assert_ok(move_attempt(&f, id, 1, ATTEMPT_RUNNING));
+    fixture_close(&f);
+}
+
+/* ---- ids of the older API ---- */
+
+static ty_err create_ml(struct fixture *f, const char *project, const char *ml_id,
+                        struct job *ret_job)
+{
+    *ret_job = (struct job){.project = ty_str_of(project),
+                            .region = REGION,
+                            .display_name = ty_str_of(ml_id),
+                            .body = TY_STR("\"displayName\":\"x\""),
+                            .replicas = 1,
+                            .ml_id = ty_str_of(ml_id),
+                            .ml_input = TY_STR("{\"region\":\"us-central1\"}")};
+    return store_job_create(f->store, ret_job);
+}
+
+static void ml_ids_are_unique_in_a_project(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct job job, found;
+    fixture_open(&f);
+    assert_ok(create_ml(&f, "demo", "first", &job));
+    struct job again;
+    assert_err(TY_ALREADY_EXISTS, create_ml(&f, "demo", "first", &again));
+    assert_int_equal(again.id, 0);
+    assert_ok(create_ml(&f, "other", "first", &again));
+    assert_ok(store_ml_get(f.store, &f.arena, PROJECT, TY_STR("first"), &found));
+    assert_true(found.id == job.id && ty_str_is(found.ml_input, "{\"region\":\"us-central1\"}"));
+    assert_err(TY_NOT_FOUND, store_ml_get(f.store, &f.arena, PROJECT, TY_STR("second"), &found));
+    assert_err(TY_NOT_FOUND, store_ml_get(f.store, &f.arena, PROJECT, TY_STR(""), &found));
+    fixture_close(&f);
+}
+
+static void ml_ids_of_custom_jobs_are_made(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct job job, found;
+    fixture_open(&f);
+    int64_t id = create(&f);
+    assert_ok(store_job_load(f.store, &f.arena, id, &job));
+    ty_str name = job_ml_id(&f.arena, &job);
+    assert_true(job_ml_id_is_made(name));
+    assert_false(job_ml_id_is_made(TY_STR("customjob_")));
+    assert_false(job_ml_id_is_made(TY_STR("customjob_x")));
+    assert_ok(store_ml_get(f.store, &f.arena, PROJECT, name, &found));
+    assert_int_equal(found.id, id);
+    assert_err(TY_NOT_FOUND, store_ml_get(f.store, &f.arena, TY_STR("other"), name, &found));
+    /* a job with an id of its own has no other */
+    assert_ok(create_ml(&f, "demo", "own", &job));
+    const char *made = ty_format(&f.arena, "customjob_%" PRId64, job.id);
+    assert_err(TY_NOT_FOUND, store_ml_get(f.store, &f.arena, PROJECT, ty_str_of(made), &found));
+    fixture_close(&f);
+}
+
+static void labels_change_with_the_body(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct job job;
+    fixture_open(&f);
+    assert_ok(create_ml(&f, "demo", "one", &job));
+    assert_ok(store_job_relabel(f.store, job.id, TY_STR("{\"a\":\"b\"}"), TY_STR("\"c\":1")));
+    assert_ok(store_ml_get(f.store, &f.arena, PROJECT, TY_STR("one"), &job));
+    assert_true(ty_str_is(job.labels, "{\"a\":\"b\"}") && ty_str_is(job.body, "\"c\":1"));
+    assert_err(TY_NOT_FOUND, store_job_relabel(f.store, 17, TY_STR("{}"), TY_STR("\"c\":1")));
     fixture_close(&f);
 }
 
@@ -741,6 +813,9 @@ static const struct CMUnitTest tests[] = {
     TEST("apply/retry_waits_anew", apply_retry_waits_anew),
     TEST("apply/attempts_follow_each_other", apply_attempts_follow_each_other),
     TEST("apply/keeps_the_devices", apply_keeps_the_devices),
+    TEST("ml/ids_are_unique_in_a_project", ml_ids_are_unique_in_a_project),
+    TEST("ml/ids_of_custom_jobs_are_made", ml_ids_of_custom_jobs_are_made),
+    TEST("ml/labels_change_with_the_body", labels_change_with_the_body),
     TEST("open/takes_the_first_format", open_takes_the_first_format),
     TEST("apply/texts_are_cut_and_valid", apply_texts_are_cut_and_valid),
     TEST("attempt/lives_until_its_end", attempt_lives_until_its_end),

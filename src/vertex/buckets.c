@@ -6,7 +6,7 @@
 #include "vertex/vertex_int.h"
 
 /* Is the bucket of a gs:// URI here? If not, say how to get there. */
-static bool bucket_check(const struct vertex_place *place, ty_str uri, const char *field,
+static bool bucket_check(const struct vertex *vertex, ty_str uri, const char *field,
                          struct wire_violations *v)
 {
     ty_str bucket, name;
@@ -17,7 +17,7 @@ static bool bucket_check(const struct vertex_place *place, ty_str uri, const cha
         return false;
     }
     const char *path =
-        ty_format(v->arena, "%s/buckets/" TY_STR_FMT, place->data_dir, TY_STR_ARG(bucket));
+        ty_format(v->arena, "%s/buckets/" TY_STR_FMT, vertex->data_dir, TY_STR_ARG(bucket));
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
         return true;
     wire_violation_add(
@@ -31,13 +31,13 @@ static bool bucket_check(const struct vertex_place *place, ty_str uri, const cha
     return false;
 }
 
-const char *vertex_object_check(const struct vertex_place *place, ty_str uri, const char *field,
+const char *vertex_object_check(const struct vertex *vertex, ty_str uri, const char *field,
                                 struct wire_violations *v)
 {
     struct stat st;
-    if (!bucket_check(place, uri, field, v))
+    if (!bucket_check(vertex, uri, field, v))
         return NULL;
-    const char *path = wire_gs_path(v->arena, place->data_dir, uri);
+    const char *path = wire_gs_path(v->arena, vertex->data_dir, uri);
     if (path == NULL)
         wire_violation_add(v, field,
                            "an object of this name has no file that a job could read: its parts "
@@ -53,18 +53,18 @@ const char *vertex_object_check(const struct vertex_place *place, ty_str uri, co
     return NULL;
 }
 
-void vertex_output_check(const struct vertex_place *place, ty_str uri, const char *field,
+void vertex_output_check(const struct vertex *vertex, ty_str uri, const char *field,
                          struct wire_violations *v)
 {
     ty_str bucket, name;
     struct stat st;
-    if (!bucket_check(place, uri, field, v) || !wire_gs_parse(uri, &bucket, &name))
+    if (!bucket_check(vertex, uri, field, v) || !wire_gs_parse(uri, &bucket, &name))
         return;
     while (name.len > 0 && name.ptr[name.len - 1] == '/') {
         name.len--;
         uri.len--;
     }
-    const char *path = wire_gs_path(v->arena, place->data_dir, uri);
+    const char *path = wire_gs_path(v->arena, vertex->data_dir, uri);
     if (path != NULL && stat(path, &st) == 0 && !S_ISDIR(st.st_mode))
         wire_violation_add(v, field, "'" TY_STR_FMT "' is an object, so nothing can be below it",
                            TY_STR_ARG(uri));

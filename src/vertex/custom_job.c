@@ -22,11 +22,10 @@ static ty_err body_read(const struct vertex *v, struct http_request *req, struct
     json_t *job = wire_normalise(&vertex_custom_job, in, "", &violations);
     json_decref(in);
     if (violations.count == 0)
-        vertex_job_refuse(job, &violations);
+        vertex_fields_refuse(vertex_fields, job, &violations);
     if (violations.count == 0) {
         vertex_job_defaults(job);
-        vertex_job_validate(&(struct vertex_place){v->config, v->host, v->data_dir}, job,
-                            &violations);
+        vertex_job_validate(v, job, &violations);
     }
     err = vertex_violations_reply(&violations, res);
     if (err == TY_OK)
@@ -52,8 +51,7 @@ static ty_err disk_check(const struct vertex *v)
                    v->data_dir, left, v->config->disk_reserve_bytes);
 }
 
-/* The JSON of a member or of a whole object, as it is stored. */
-static ty_str dump(struct ty_arena *a, const json_t *value)
+ty_str vertex_json_text(struct ty_arena *a, const json_t *value)
 {
     if (value == NULL)
         return TY_STR("");
@@ -65,33 +63,35 @@ static ty_str dump(struct ty_arena *a, const json_t *value)
     return text;
 }
 
+ty_err vertex_job_accept(struct vertex *v, struct ty_arena *a, const json_t *custom_job,
+                         struct job *job)
+{
+    ty_err err = disk_check(v);
+    if (err != TY_OK)
+        return err;
+    ty_str text = vertex_json_text(a, custom_job);
+    job->display_name = wire_json_get_str(custom_job, "displayName");
+    job->labels = vertex_json_text(a, json_object_get(custom_job, "labels"));
+    job->body = (ty_str){text.ptr + 1, text.len - 2}; /* without its braces */
+    job->replicas = exec_replica_count(json_object_get(custom_job, "jobSpec"));
+    err = store_job_create(v->store, job);
+    if (err == TY_OK)
+        v->notify(v->notify_arg, job->id);
+    return err;
+}
+
 ty_err custom_job_create(struct http_request *req, struct http_response *res, void *ctx)
 {
     struct vertex *v = ctx;
+    struct job job = {.project = req->capture[0], .region = req->capture[1]};
     json_t *custom_job = NULL;
     ty_err err = vertex_parent_check(req, res);
     if (err == TY_OK)
         err = body_read(v, req, res, &custom_job);
     if (err == TY_OK)
-        err = disk_check(v);
-    if (err != TY_OK)
-        goto out;
-
-    ty_str text = dump(req->arena, custom_job);
-    struct job job = {
-        .project = req->capture[0],
-        .region = req->capture[1],
-        .display_name = wire_json_get_str(custom_job, "displayName"),
-        .labels = dump(req->arena, json_object_get(custom_job, "labels")),
-        .body = {text.ptr + 1, text.len - 2}, /* without its braces */
-        .replicas = exec_replica_count(json_object_get(custom_job, "jobSpec")),
-    };
-    err = store_job_create(v->store, &job);
-    if (err == TY_OK) {
-        v->notify(v->notify_arg, job.id);
+        err = vertex_job_accept(v, req->arena, custom_job, &job);
+    if (err == TY_OK)
         vertex_job_json(&res->body, &job);
-    }
-out:
     json_decref(custom_job);
     return err;
 }
@@ -126,8 +126,6 @@ ty_err custom_job_get(struct http_request *req, struct http_response *res, void 
 
 /* ---- list ---- */
 
-enum { PAGE_BYTES = 4 << 20 }; /* a page is full at this size too, whatever was asked for */
-
 struct list {
     struct ty_buf *out;
     struct wire_filter *filter;
@@ -144,11 +142,11 @@ static bool list_visit(const struct job *job, void *arg)
         l->more = true;
         return false;
     }
-    if (vertex_filter_matches(l->filter, job)) {
+    if (vertex_filter_matches(l->filter, &vertex_words, job)) {
         ty_buf_addz(l->out, l->out->len == 0 ? "{\"customJobs\":[" : ",");
         vertex_job_json_masked(l->out, job, &l->mask);
         l->last_id = job->id;
-        l->left = l->out->len < PAGE_BYTES ? l->left - 1 : 0;
+        l->left = l->out->len < VERTEX_PAGE_BYTES ? l->left - 1 : 0;
     }
     return true;
 }
@@ -162,7 +160,7 @@ ty_err custom_job_list(struct http_request *req, struct http_response *res, void
     if (err == TY_OK)
         err = vertex_page_read(req, res, &page);
     if (err == TY_OK)
-        err = vertex_filter_read(req, res, &l.filter);
+        err = vertex_filter_read(req, res, &vertex_words, &l.filter);
     if (err == TY_OK)
         err = vertex_mask_read(req, res, &l.mask);
     if (err != TY_OK)

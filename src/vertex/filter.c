@@ -1,6 +1,7 @@
-/* filter.c -- the filter of customJobs.list: which members a job has, for wire's filter language.
+/* filter.c -- filters of lists of jobs: which members a job has, for wire's filter language.
  *
- *   display_name, name, state       text; state by its name, JOB_STATE_RUNNING
+ *   display_name, name, state       text; state by its name, JOB_STATE_RUNNING. The older API (ml)
+ *                                   has others: job_id, and RUNNING
  *   create_time, start_time,        RFC 3339, compared as times whatever their offset and
  *   end_time, update_time           precision
  *   labels.KEY                      text; labels:KEY asks for its presence, as labels.KEY:* does
@@ -8,13 +9,12 @@
 #include "vertex/vertex_int.h"
 
 struct job_row {
+    const struct vertex_filter_words *words;
     const struct job *job; /* NULL: the row that answers for all names */
     json_t *labels;
-    struct ty_buf name;
+    struct ty_arena arena;
     char time[WIRE_TIME_BYTES];
 };
-
-enum { NAME_BYTES = 256 };
 
 static const struct {
     const char *name;
@@ -62,6 +62,15 @@ static bool label_get(struct job_row *r, ty_str key, ty_str *ret_value)
     return true;
 }
 
+/* The member of the words' that is meant, or NULL. */
+static const char *text_find(const struct vertex_filter_words *words, ty_str name)
+{
+    for (size_t i = 0; words->texts[i] != NULL; i++)
+        if (wire_name_eq(name, ty_str_of(words->texts[i])))
+            return words->texts[i];
+    return NULL;
+}
+
 static bool row_get(const struct wire_filter_row *row, ty_str name, ty_str *ret_value,
                     bool *ret_unknown)
 {
@@ -70,25 +79,18 @@ static bool row_get(const struct wire_filter_row *row, ty_str name, ty_str *ret_
     bool dotted = ty_str_split(&rest, '.', &head);
     bool label = dotted && ty_str_is(head, "labels") && rest.len > 0;
     int time = time_find(name);
-    bool text = wire_name_eq(name, TY_STR("displayName")) || ty_str_is(name, "state") ||
-                ty_str_is(name, "name");
+    const char *text = text_find(r->words, name);
     bool map = ty_str_is(name, "labels"); /* known, and no value itself */
-    *ret_unknown = !label && time < 0 && !text && !map;
+    bool state = ty_str_is(name, "state");
+    *ret_unknown = !label && time < 0 && text == NULL && !map && !state;
     if (time >= 0)
         return time_get(r, time, ret_value);
     if (*ret_unknown || map || r->job == NULL)
         return false;
     if (label)
         return label_get(r, rest, ret_value);
-    if (ty_str_is(name, "state")) {
-        *ret_value = ty_str_of(job_state_name(r->job->state));
-    } else if (ty_str_is(name, "name")) {
-        r->name.len = 0;
-        vertex_job_name(&r->name, r->job);
-        *ret_value = ty_buf_str(&r->name);
-    } else {
-        *ret_value = r->job->display_name;
-    }
+    *ret_value =
+        state ? ty_str_of(r->words->state(r->job)) : r->words->text(&r->arena, r->job, text);
     return true;
 }
 
@@ -102,6 +104,25 @@ static int row_compare(const struct wire_filter_row *row, ty_str name, ty_str ha
     return (a > b) - (a < b);
 }
 
+/* ---- the words of custom jobs ---- */
+
+static ty_str custom_job_text(struct ty_arena *a, const struct job *job, const char *name)
+{
+    if (strcmp(name, "displayName") == 0)
+        return job->display_name;
+    struct ty_buf b;
+    ty_buf_init(&b, 256);
+    vertex_job_name(&b, job);
+    ty_str text = ty_str_dup(a, ty_buf_str(&b));
+    ty_buf_clear(&b);
+    return text;
+}
+
+static const char *custom_job_state(const struct job *job)
+{
+    return job_state_name(job->state);
+}
+
 static bool is_state_name(ty_str text)
 {
     for (int s = JOB_STATE_QUEUED; s <= JOB_STATE_CANCELLED; s++)
@@ -113,9 +134,19 @@ static bool is_state_name(ty_str text)
            ty_str_is(text, "JOB_STATE_PARTIALLY_SUCCEEDED");
 }
 
+const struct vertex_filter_words vertex_words = {
+    .texts = {"displayName", "name", NULL},
+    .text = custom_job_text,
+    .state = custom_job_state,
+    .state_is_known = is_state_name,
+    .state_example = "JOB_STATE_RUNNING",
+};
+
+/* ---- checking and matching ---- */
+
 static ty_err row_check(const struct wire_filter_row *row, ty_str name, bool order, ty_str value)
 {
-    (void)row;
+    const struct vertex_filter_words *words = ((struct job_row *)row->data)->words;
     int64_t ignored;
     int shown = (int)(value.len < 80 ? value.len : 80);
     if (time_find(name) >= 0)
@@ -126,32 +157,33 @@ static ty_err row_check(const struct wire_filter_row *row, ty_str name, bool ord
     if (order)
         return ty_fail(TY_INVALID_ARGUMENT, "'" TY_STR_FMT "' can be compared with = and != only",
                        TY_STR_ARG(name));
-    if (ty_str_is(name, "state") && !memchr(value.ptr, '*', value.len) && !is_state_name(value))
-        return ty_fail(TY_INVALID_ARGUMENT, "'%.*s' is not a state like JOB_STATE_RUNNING", shown,
-                       value.ptr);
+    if (ty_str_is(name, "state") && !memchr(value.ptr, '*', value.len) &&
+        !words->state_is_known(value))
+        return ty_fail(TY_INVALID_ARGUMENT, "'%.*s' is not a state like %s", shown, value.ptr,
+                       words->state_example);
     return TY_OK;
 }
 
-bool vertex_filter_matches(const struct wire_filter *f, const struct job *job)
+bool vertex_filter_matches(const struct wire_filter *f, const struct vertex_filter_words *words,
+                           const struct job *job)
 {
     if (f == NULL)
         return true;
-    struct job_row r = {.job = job};
+    struct job_row r = {.words = words, .job = job};
     struct wire_filter_row row = {.get = row_get, .compare = row_compare, .data = &r};
-    ty_buf_init(&r.name, NAME_BYTES);
     bool matches = wire_filter_matches(f, &row);
-    ty_buf_clear(&r.name);
+    ty_arena_clear(&r.arena);
     json_decref(r.labels);
     return matches;
 }
 
 ty_err vertex_filter_read(struct http_request *req, struct http_response *res,
-                          struct wire_filter **ret_filter)
+                          const struct vertex_filter_words *words, struct wire_filter **ret_filter)
 {
     ty_str text = ty_str_trim(http_query(req, "filter"));
     struct wire_filter *f = NULL;
     if (text.len > 0) {
-        struct job_row r = {.job = NULL};
+        struct job_row r = {.words = words};
         struct wire_filter_row row = {.get = row_get, .check = row_check, .data = &r};
         ty_err err = wire_filter_parse(req->arena, text, &f);
         if (err == TY_OK)

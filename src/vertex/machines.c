@@ -23,17 +23,17 @@ static void names_check(const json_t *machine, size_t pool, struct wire_violatio
 }
 
 /* How many devices there are that will do for this pool. */
-static int devices_fit(const struct vertex_place *place, const struct sched_pool *p)
+static int devices_fit(const struct vertex *vertex, const struct sched_pool *p)
 {
     int count = 0;
-    bool any = machine_accelerators(place->config) != ACCELERATORS_REFUSE;
-    for (int i = 0; p->devices > 0 && i < place->host->device_count; i++)
-        count += any || machine_device_is(&place->host->devices[i], p->type.accelerator);
+    bool any = machine_accelerators(vertex->config) != ACCELERATORS_REFUSE;
+    for (int i = 0; p->devices > 0 && i < vertex->host->device_count; i++)
+        count += any || machine_device_is(&vertex->host->devices[i], p->type.accelerator);
     return count;
 }
 
 /* With accelerators = wait or refuse: a job whose devices could never be free at once. */
-static void accelerators_check(const struct vertex_place *place, const json_t *pools,
+static void accelerators_check(const struct vertex *vertex, const json_t *pools,
                                struct wire_violations *v)
 {
     int64_t wanted = 0;
@@ -43,7 +43,7 @@ static void accelerators_check(const struct vertex_place *place, const json_t *p
         sched_pool_read(pool, &p);
         int64_t own = p.replicas * p.type.accelerators;
         wanted += own;
-        if (own == 0 || (own <= devices_fit(place, &p) && wanted <= place->host->device_count))
+        if (own == 0 || (own <= devices_fit(vertex, &p) && wanted <= vertex->host->device_count))
             continue;
         ty_str given = wire_json_get_str(json_object_get(pool, "machineSpec"), "acceleratorType");
         wire_violation_add(v, pool_field(v, i, given.len ? "acceleratorType" : "machineType"),
@@ -51,17 +51,16 @@ static void accelerators_check(const struct vertex_place *place, const json_t *p
                            " accelerator%s (%s); this machine "
                            "has %s (setting accelerators = %s; with cpu it would run without)",
                            wanted, wanted == 1 ? "" : "s", p.type.accelerator,
-                           machine_host_text(v->arena, place->host), place->config->accelerators);
+                           machine_host_text(v->arena, vertex->host), vertex->config->accelerators);
         return;
     }
 }
 
 /* With capacity = strict: a job that is larger than the machine. */
-static void size_check(const struct vertex_place *place, const json_t *spec,
-                       struct wire_violations *v)
+static void size_check(const struct vertex *vertex, const json_t *spec, struct wire_violations *v)
 {
     const json_t *pools = json_object_get(spec, "workerPoolSpecs");
-    const struct machine_host *host = place->host;
+    const struct machine_host *host = vertex->host;
     struct sched_amounts ask = sched_ask(spec);
     size_t largest = 0;
     int64_t most = -1;
@@ -83,7 +82,7 @@ static void size_check(const struct vertex_place *place, const json_t *spec,
                        machine_host_text(v->arena, host));
 }
 
-void vertex_machines_check(const struct vertex_place *place, const json_t *spec,
+void vertex_machines_check(const struct vertex *vertex, const json_t *spec,
                            struct wire_violations *v)
 {
     const json_t *pools = json_object_get(spec, "workerPoolSpecs");
@@ -92,8 +91,8 @@ void vertex_machines_check(const struct vertex_place *place, const json_t *spec,
         names_check(json_object_get(json_array_get(pools, i), "machineSpec"), i, v);
     if (v->count > before)
         return; /* sizes of types that are not meant help nobody */
-    if (machine_accelerators(place->config) != ACCELERATORS_CPU)
-        accelerators_check(place, pools, v);
-    if (machine_capacity(place->config) == CAPACITY_STRICT)
-        size_check(place, spec, v);
+    if (machine_accelerators(vertex->config) != ACCELERATORS_CPU)
+        accelerators_check(vertex, pools, v);
+    if (machine_capacity(vertex->config) == CAPACITY_STRICT)
+        size_check(vertex, spec, v);
 }

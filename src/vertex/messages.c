@@ -308,13 +308,13 @@ static void field_walk(const json_t *value, const char *path, struct ty_buf *whe
     where->len = mark;
 }
 
-/* Visit what the job has in the row's field. */
-static void field_visit_all(const struct vertex_field *field, const json_t *custom_job,
+/* Visit what the message has in the row's field. */
+static void field_visit_all(const struct vertex_field *field, const json_t *message,
                             field_visit visit, void *arg)
 {
     struct ty_buf where;
     ty_buf_init(&where, 4096);
-    field_walk(custom_job, field->path, &where, visit, arg);
+    field_walk(message, field->path, &where, visit, arg);
     ty_buf_clear(&where);
 }
 
@@ -330,12 +330,13 @@ static void refuse(void *arg, const char *where, const json_t *value)
     wire_violation_add(r->v, where, "%s", r->why);
 }
 
-void vertex_job_refuse(const json_t *custom_job, struct wire_violations *v)
+void vertex_fields_refuse(const struct vertex_field *table, const json_t *message,
+                          struct wire_violations *v)
 {
-    for (const struct vertex_field *f = vertex_fields; f->path != NULL; f++) {
+    for (const struct vertex_field *f = table; f->path != NULL; f++) {
         struct refusal r = {v, f->why};
         if (f->treatment == VERTEX_REFUSED)
-            field_visit_all(f, custom_job, refuse, &r);
+            field_visit_all(f, message, refuse, &r);
     }
 }
 
@@ -367,16 +368,21 @@ static void note_if_asked(void *arg, const char *where, const json_t *value)
     }
 }
 
-void vertex_job_warnings(const json_t *custom_job, struct ty_buf *b)
+void vertex_fields_warn(const struct vertex_field *table, const json_t *message, struct ty_buf *b)
 {
     const char *before = "recorded, but without effect on this machine (docs/compat.md): ";
-    for (const struct vertex_field *f = vertex_fields; f->path != NULL; f++) {
+    for (const struct vertex_field *f = table; f->path != NULL; f++) {
         bool asked = false;
         if (f->treatment == VERTEX_RECORDED)
-            field_visit_all(f, custom_job, note_if_asked, &asked);
+            field_visit_all(f, message, note_if_asked, &asked);
         if (asked) {
             ty_buf_addf(b, "%s%s", before, f->path);
             before = ", ";
         }
     }
+}
+
+void vertex_job_warnings(const json_t *custom_job, struct ty_buf *b)
+{
+    vertex_fields_warn(vertex_fields, custom_job, b);
 }

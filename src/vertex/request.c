@@ -58,15 +58,29 @@ static ty_str shown(ty_str s)
     return s;
 }
 
-ty_err vertex_parent_check(struct http_request *req, struct http_response *res)
+bool vertex_location_is_valid(ty_str name)
 {
-    ty_str project = req->capture[0], location = req->capture[1];
+    return name_is_valid(name, "-");
+}
+
+ty_err vertex_project_check(struct http_request *req, struct http_response *res)
+{
+    ty_str project = req->capture[0];
     if (!name_is_valid(project, "-.:"))
         return vertex_fail_field(req, res, "project",
                                  "'" TY_STR_FMT "' is not a project id: 1 to %d lower-case "
                                  "letters, digits and - . :",
                                  TY_STR_ARG(shown(project)), NAME_MOST);
-    if (!name_is_valid(location, "-"))
+    return TY_OK;
+}
+
+ty_err vertex_parent_check(struct http_request *req, struct http_response *res)
+{
+    ty_str location = req->capture[1];
+    ty_err err = vertex_project_check(req, res);
+    if (err != TY_OK)
+        return err;
+    if (!vertex_location_is_valid(location))
         return vertex_fail_field(req, res, "location",
                                  "'" TY_STR_FMT "' is not a location: 1 to %d lower-case "
                                  "letters, digits and -",

@@ -29,7 +29,8 @@ static const char *check(struct place *p, const char *pools)
     wire_violations_init(&v, &p->arena);
     assert_ok(wire_json_parse(ty_str_of(ty_format(&p->arena, "{\"workerPoolSpecs\":[%s]}", pools)),
                               &spec));
-    vertex_machines_check(&(struct vertex_place){&p->config, &p->host, "/nowhere"}, spec, &v);
+    const struct vertex vertex = {.config = &p->config, .host = &p->host, .data_dir = "/nowhere"};
+    vertex_machines_check(&vertex, spec, &v);
     json_decref(spec);
     if (v.count == 0)
         return "";

@@ -45,7 +45,7 @@ static bool label_is_valid(ty_str s)
     return utf8_chars(s) <= LABEL_CHARS;
 }
 
-static void labels_check(const json_t *labels, struct wire_violations *v)
+void vertex_labels_check(const json_t *labels, struct wire_violations *v)
 {
     static const char rule[] = "lower-case letters, digits, _ and -";
     const char *key;
@@ -99,7 +99,7 @@ static size_t strings_bytes(const json_t *strings)
 }
 
 /* An image other than `host` takes a container engine. */
-static void image_check(const struct vertex_place *place, ty_str image, const char *field,
+static void image_check(const struct vertex *vertex, ty_str image, const char *field,
                         struct wire_violations *v)
 {
     struct container_engine engine;
@@ -107,15 +107,15 @@ static void image_check(const struct vertex_place *place, ty_str image, const ch
         wire_violation_add(v, field,
                            "must be the name of an image, such as gcr.io/project/trainer:1, or "
                            "'host' to run the command directly on this machine");
-    else if (container_rules_check(place->config->image_replace) != TY_OK)
+    else if (container_rules_check(vertex->config->image_replace) != TY_OK)
         wire_violation_add(v, field, "%s", ty_err_message());
-    else if (container_engine_find(v->arena, place->config->container_engine, place->data_dir,
+    else if (container_engine_find(v->arena, vertex->config->container_engine, vertex->data_dir,
                                    &engine) != TY_OK)
         wire_violation_add(v, field,
                            "%s. %s; or use image 'host', which runs the command directly on this "
                            "machine",
                            ty_err_message(),
-                           container_engine_advice(v->arena, place->config->container_engine));
+                           container_engine_advice(v->arena, vertex->config->container_engine));
 }
 
 /* What `host` needs and an image need not have: something to run. */
@@ -134,14 +134,14 @@ static void command_check(const json_t *command, const json_t *args, bool host, 
             "names the program to run and must not be empty");
 }
 
-static void container_check(const struct vertex_place *place, const json_t *spec, const char *path,
+static void container_check(const struct vertex *vertex, const json_t *spec, const char *path,
                             struct wire_violations *v)
 {
     ty_str image = wire_json_get_str(spec, "imageUri");
     const json_t *command = json_object_get(spec, "command"), *args = json_object_get(spec, "args");
     bool host = ty_str_is(image, "host");
     if (!host)
-        image_check(place, image, ty_format(v->arena, "%s.imageUri", path), v);
+        image_check(vertex, image, ty_format(v->arena, "%s.imageUri", path), v);
     command_check(command, args, host, path, v);
     if (strings_bytes(command) > ARGS_BYTES)
         wire_violation_add(v, ty_format(v->arena, "%s.command", path),
@@ -154,7 +154,7 @@ static void container_check(const struct vertex_place *place, const json_t *spec
 
 /* ---- Python packages ---- */
 
-static void package_check(const struct vertex_place *place, const json_t *uri, const char *field,
+static void package_check(const struct vertex *vertex, const json_t *uri, const char *field,
                           struct wire_violations *v)
 {
     ty_str text = {json_string_value(uri), json_string_length(uri)};
@@ -162,7 +162,7 @@ static void package_check(const struct vertex_place *place, const json_t *uri, c
     bool object = ty_str_starts(text, TY_STR("gs://"));
     struct stat st;
     if (object)
-        path = vertex_object_check(place, text, field, v);
+        path = vertex_object_check(vertex, text, field, v);
     if (object && path == NULL)
         return; /* it was said */
     if (path == NULL || strlen(path) >= PATH_MAX)
@@ -214,16 +214,16 @@ static void runtime_check(const struct ty_config *config, const char *data_dir, 
             runtime.what, config->wheel_folder, runtime.image);
 }
 
-static void python_check(const struct vertex_place *place, const json_t *spec, const char *path,
+static void python_check(const struct vertex *vertex, const json_t *spec, const char *path,
                          struct wire_violations *v)
 {
     const json_t *uris = json_object_get(spec, "packageUris"),
                  *args = json_object_get(spec, "args");
     ty_str module = wire_json_get_str(spec, "pythonModule");
-    runtime_check(place->config, place->data_dir, wire_json_get_str(spec, "executorImageUri"),
+    runtime_check(vertex->config, vertex->data_dir, wire_json_get_str(spec, "executorImageUri"),
                   ty_format(v->arena, "%s.executorImageUri", path), v);
     for (size_t i = 0; i < json_array_size(uris); i++)
-        package_check(place, json_array_get(uris, i),
+        package_check(vertex, json_array_get(uris, i),
                       ty_format(v->arena, "%s.packageUris[%zu]", path, i), v);
     if (!python_module_is_valid(module))
         wire_violation_add(v, ty_format(v->arena, "%s.pythonModule", path),
@@ -257,7 +257,7 @@ static bool pool_is_empty(const json_t *pool)
             json_object_get(pool, "pythonPackageSpec") == NULL);
 }
 
-static void pool_check(const struct vertex_place *place, const json_t *pool, size_t index,
+static void pool_check(const struct vertex *vertex, const json_t *pool, size_t index,
                        const char *path, struct wire_violations *v)
 {
     int64_t count = replica_count(pool);
@@ -271,19 +271,18 @@ static void pool_check(const struct vertex_place *place, const json_t *pool, siz
         wire_violation_add(v, ty_format(v->arena, "%s.replicaCount", path),
                            "must be 1 or more; leave the pool out, or empty ({}), to have none");
     if (package != NULL)
-        python_check(place, package, ty_format(v->arena, "%s.pythonPackageSpec", path), v);
+        python_check(vertex, package, ty_format(v->arena, "%s.pythonPackageSpec", path), v);
     else if (container == NULL)
         wire_violation_add(v, ty_format(v->arena, "%s.containerSpec", path),
                            "is required: a pool has exactly one of containerSpec and "
                            "pythonPackageSpec");
     else
-        container_check(place, container, ty_format(v->arena, "%s.containerSpec", path), v);
+        container_check(vertex, container, ty_format(v->arena, "%s.containerSpec", path), v);
 }
 
-static void pools_check(const struct vertex_place *place, const json_t *pools,
-                        struct wire_violations *v)
+static void pools_check(const struct vertex *vertex, const json_t *pools, struct wire_violations *v)
 {
-    const struct ty_config *config = place->config;
+    const struct ty_config *config = vertex->config;
     int64_t left = config->replica_slots;
     for (size_t i = 0; i < json_array_size(pools); i++) {
         const json_t *pool = json_array_get(pools, i);
@@ -293,7 +292,7 @@ static void pools_check(const struct vertex_place *place, const json_t *pools,
                 wire_violation_add(v, path, "the first pool is the chief and must not be empty");
             continue;
         }
-        pool_check(place, pool, i, path, v);
+        pool_check(vertex, pool, i, path, v);
         int64_t count = replica_count(pool);
         if (count > left)
             wire_violation_add(v, ty_format(v->arena, "%s.replicaCount", path),
@@ -329,14 +328,14 @@ static bool path_has_dotdot(ty_str path)
     } while (true);
 }
 
-static void output_check(const struct vertex_place *place, ty_str uri, struct wire_violations *v)
+static void output_check(const struct vertex *vertex, ty_str uri, struct wire_violations *v)
 {
     const char *field = "jobSpec.baseOutputDirectory.outputUriPrefix";
     ty_str path = uri;
     if (ty_str_starts(uri, TY_STR("file://")))
         path = ty_str_drop(uri, 7);
     if (ty_str_starts(uri, TY_STR("gs://")))
-        vertex_output_check(place, uri, field, v);
+        vertex_output_check(vertex, uri, field, v);
     else if (!ty_str_starts(path, TY_STR("/")))
         wire_violation_add(v, field,
                            "must be gs://BUCKET/PREFIX, an absolute path, or file:// and an "
@@ -355,7 +354,7 @@ void vertex_job_defaults(json_t *custom_job)
     }
 }
 
-void vertex_job_validate(const struct vertex_place *place, const json_t *custom_job,
+void vertex_job_validate(const struct vertex *vertex, const json_t *custom_job,
                          struct wire_violations *v)
 {
     const json_t *spec = json_object_get(custom_job, "jobSpec");
@@ -364,12 +363,12 @@ void vertex_job_validate(const struct vertex_place *place, const json_t *custom_
     if (utf8_chars(name) > DISPLAY_NAME_CHARS)
         wire_violation_add(v, "displayName", "has %zu characters; at most %d are allowed",
                            utf8_chars(name), DISPLAY_NAME_CHARS);
-    labels_check(json_object_get(custom_job, "labels"), v);
-    pools_check(place, json_object_get(spec, "workerPoolSpecs"), v);
-    vertex_machines_check(place, spec, v);
+    vertex_labels_check(json_object_get(custom_job, "labels"), v);
+    pools_check(vertex, json_object_get(spec, "workerPoolSpecs"), v);
+    vertex_machines_check(vertex, spec, v);
     scheduling_check(json_object_get(spec, "scheduling"), v);
     if (output != NULL)
-        output_check(place, wire_json_get_str(output, "outputUriPrefix"), v);
+        output_check(vertex, wire_json_get_str(output, "outputUriPrefix"), v);
 
     /* Every ceiling above is on one field; this one is on their sum. */
     if (json_dumpb(custom_job, NULL, 0, JSON_COMPACT) > VERTEX_BODY_BYTES)

@@ -105,6 +105,10 @@ def clients():
     return found
 
 
+SERVED = ("gcloud ai custom-jobs list --region=us-central1", "sdk init and list", "gcloud auth print-access-token",
+          "gcloud config set project another", "google.auth refresh")  # these end, however slow the machine is
+
+
 def run_all(commands, environment, seconds):
     """One after the other, so that a connection has a culprit. One that still retries after `seconds` has shown where to."""
     outcome = {}
@@ -114,7 +118,7 @@ def run_all(commands, environment, seconds):
         process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, text=True, start_new_session=True)
         try:
-            text, _ = process.communicate(timeout=seconds)
+            text, _ = process.communicate(timeout=120 if label in SERVED else seconds)
             status = process.returncode
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, 9)
@@ -138,7 +142,7 @@ def main(folder):
         environment = {**yard.client_environment(), "HOME": str(home)}
         after = run_all(clients(), environment, 12)
         version = yard.get("/healthz").status
-    print("RESULT " + json.dumps({"before": before, "after": after, "healthz": version}))
+    print("RESULT " + json.dumps({"before": before, "after": after, "served": SERVED, "healthz": version}))
 
 
 main(pathlib.Path(sys.argv[1]))

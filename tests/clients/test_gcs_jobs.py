@@ -44,8 +44,7 @@ def test_without_namespaces_only_the_api_is_there(tmp_path):
     with Yard(tmp_path, environment={"TY_ISOLATION": "sweep"}) as yard:
         make_bucket(yard)
         name = yard.create("sh", "-c", "[ -e /gcs ] || echo none; echo $STORAGE_EMULATOR_HOST; "
-                           "curl -sf --noproxy '*' --data-binary hello \"$STORAGE_EMULATOR_HOST/upload/storage/v1/b/bkt/o?uploadType=media&name=x\" >up; "
-                           "curl -sf --noproxy '*' \"$STORAGE_EMULATOR_HOST/storage/v1/b/bkt/o/x?alt=media\"")
+                           "echo hello | trainyard storage cp - gs://bkt/x 2>up; trainyard storage cat gs://bkt/x")
         assert yard.wait(name)["state"] == "JOB_STATE_SUCCEEDED", yard.lines(name)
         assert yard.lines(name) == ["none", yard.url, "hello"]
         said = yard.trainyard("doctor", environment={"TY_ISOLATION": "sweep"}).stdout

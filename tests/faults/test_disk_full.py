@@ -35,16 +35,17 @@ def fill(folder):
     return path
 
 
-def test_goes_on_when_space_is_back(small_disk):
-    lines = 40000
+def test_goes_on_when_space_is_back(small_disk, tmp_path_factory):
+    lines, full = 40000, tmp_path_factory.mktemp("elsewhere") / "full"
     with Yard(small_disk, settings={"grace_ms": 300, "disk_reserve_bytes": 0}) as yard, invariants.Witness(yard) as witness:
-        talker = yard.create("sh", "-c", f"sleep 0.5; i=0; while [ $i -lt {lines} ]; do echo line $i of a talkative job; i=$((i+1)); done")
+        talker = yard.create("sh", "-c", f"until [ -e {full} ]; do sleep 0.05; done; i=0; while [ $i -lt {lines} ]; do echo line $i of a talkative job; i=$((i+1)); done")
         witness.accept(talker, fates.SUCCEEDED)
         short = yard.create("sh", "-c", "sleep 1; exit 3")
         witness.accept(short, fates.FAILED)
         yard.wait(talker, "JOB_STATE_RUNNING")
         yard.wait(short, "JOB_STATE_RUNNING")
         filler = fill(small_disk)
+        full.touch()
         refused = yard.call("POST", f"/v1/{PARENT}/customJobs", yard.job("true"))
         assert refused.status in (429, 200), refused
         if refused.status == 429:
