@@ -4,8 +4,8 @@
  * additions both of whose sides it owns; what is left are the nodes of the tree, and only they
  * travel:
  *   - few floats, or two ranks: everybody sends its nodes to everybody and all do the rest;
- *   - many: slice r of each node goes to rank r, which does the rest for its slice and sends that
- * to everybody. A rank sends and receives each float about twice, however many ranks there are.
+ *   - many: slice r of each node goes to rank r, which does the rest and sends the slice to all.
+ *     A rank sends and receives each float about twice, however many ranks there are.
  * Parts of other ranks have memory here, too, alike laid out: it is where their nodes are received.
  *
  * A wait is a loop of MPI_Testsome that never ends in MPI: every 50 ms it looks at the others'
