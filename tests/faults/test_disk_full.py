@@ -38,9 +38,10 @@ def fill(folder):
 def test_goes_on_when_space_is_back(small_disk, tmp_path_factory):
     lines, full = 40000, tmp_path_factory.mktemp("elsewhere") / "full"
     with Yard(small_disk, settings={"grace_ms": 300, "disk_reserve_bytes": 0}) as yard, invariants.Witness(yard) as witness:
-        talker = yard.create("sh", "-c", f"until [ -e {full} ]; do sleep 0.05; done; i=0; while [ $i -lt {lines} ]; do echo line $i of a talkative job; i=$((i+1)); done")
+        wait = f"until [ -e {full} ]; do sleep 0.05; done"
+        talker = yard.create("sh", "-c", f"{wait}; i=0; while [ $i -lt {lines} ]; do echo line $i of a talkative job; i=$((i+1)); done")
         witness.accept(talker, fates.SUCCEEDED)
-        short = yard.create("sh", "-c", "sleep 1; exit 3")
+        short = yard.create("sh", "-c", f"{wait}; sleep 1; exit 3")
         witness.accept(short, fates.FAILED)
         yard.wait(talker, "JOB_STATE_RUNNING")
         yard.wait(short, "JOB_STATE_RUNNING")
