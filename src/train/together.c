@@ -180,6 +180,7 @@ static double per_step_ms(int64_t ns, int64_t steps)
 static void slow_say(const struct together *t, int64_t steps)
 {
     int size = crew_size(t->crew), slow = 0;
+    ty_assert(size > 1); /* or there would be no crew */
     int64_t others = 0, all = 0;
     for (int i = 0; i < size; i++) {
         slow = busy_ns(&t->times[i]) > busy_ns(&t->times[slow]) ? i : slow;
