@@ -117,7 +117,7 @@ static ty_err adopt_claimed(struct batch *x)
         x->seen[i] = viewer_see(&viewer, x->names[i]);
     }
     viewer_end(&viewer);
-    ty_err err = db_write(x->o->db, adopt_fn, x);
+    ty_err err = write_freeing(x->o, adopt_fn, x);
     while (count > 0)
         claim_release(x->o, claims[--count], 0);
     return err;
@@ -190,7 +190,7 @@ static ty_err folder_read(struct objects *o, ty_str bucket, int64_t bucket_id, t
         if (err_no != ENOENT && err_no != ENOTDIR && err_no != ELOOP)
             err = ty_fail_errno(err_no, "cannot look into a folder of a bucket");
         else if (path.len > 0)
-            err = db_write(o->db, folder_gone_fn, x);
+            err = write_freeing(o, folder_gone_fn, x);
         free(x);
         return err;
     }

@@ -104,7 +104,7 @@ ty_err hash_file(struct objects *o, struct row *row, int fd, bool *ret_same)
     const struct row *waited = row;
     wait_stale(&waited, 1);
     ty_err err = row_hash(o, row, fd, ret_same);
-    return err == TY_OK && *ret_same ? db_write(o->db, hashed_fn, &(struct hashed){&row, 1}) : err;
+    return err == TY_OK && *ret_same ? write_freeing(o, hashed_fn, &(struct hashed){&row, 1}) : err;
 }
 
 /* One of many. A file that is gone, changes or cannot be read stays without: who asks for it alone
@@ -140,10 +140,10 @@ ty_err rows_hash(struct objects *o, ty_str bucket, struct row **rows, size_t cou
         bytes += row->object.size;
         if (kept < SETTLE_ROWS && bytes < OBJECTS_HASH_BYTES)
             continue;
-        err = db_write(o->db, hashed_fn, &(struct hashed){rows, kept});
+        err = write_freeing(o, hashed_fn, &(struct hashed){rows, kept});
         kept = 0;
         bytes = 0;
     }
-    return err == TY_OK && kept > 0 ? db_write(o->db, hashed_fn, &(struct hashed){rows, kept})
+    return err == TY_OK && kept > 0 ? write_freeing(o, hashed_fn, &(struct hashed){rows, kept})
                                     : err;
 }

@@ -284,7 +284,7 @@ static ty_err drift_follow(struct drift *x)
     for (size_t i = 0; i < kept; i++)
         x->seen[i] = viewer_see(&viewer, x->walk->rows[x->which[i]].object.name);
     viewer_end(&viewer);
-    ty_err err = kept > 0 ? db_write(x->o->db, drift_fn, x) : TY_OK;
+    ty_err err = kept > 0 ? write_freeing(x->o, drift_fn, x) : TY_OK;
     while (kept > 0)
         claim_release(x->o, claims[--kept], 0);
     return err;

@@ -284,8 +284,9 @@ uint32_t crc32c_join(uint32_t a, uint32_t b, int64_t len_b);
 
 /* ---- a full disk (reserve.c) ---- */
 
-/* db_write of something that frees space: on a full disk the reserve is given up for it, and it is
- * tried once more. `fn` may so be called twice. */
+/* db_write of something that frees space, or that whoever wants to free some meets on the way (what
+ * stat says of a file, its hash): on a full disk the reserve is given up for it, and it is tried
+ * once more. `fn` may so be called twice. */
 TY_NODISCARD ty_err write_freeing(struct objects *o, db_fn fn, void *arg);
 /* Make the reserve again, or larger, if there is room. */
 void reserve_keep(struct objects *o);

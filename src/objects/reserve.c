@@ -1,10 +1,10 @@
 /* reserve.c -- a few MB of the disk that are held for the day it is full.
  *
  * A delete needs room before it gives any: its commit goes to objects.db's log first. So
- * data/reserve is a file of nothing, really allocated. A write that frees space and meets a full
- * disk removes it and is tried again; so does a start with little room. The thread of settle.c
- * makes it again, never of more than half of what is free, so that whoever needed the room finds
- * the other half. */
+ * data/reserve is a file of nothing, really allocated. A write that frees space, or notes what a
+ * delete must know first, and meets a full disk removes it and is tried again; so does a start with
+ * little room. The thread of settle.c makes it again, never of more than half of what is free, so
+ * that whoever needed the room finds the other half. */
 #include "objects/objects_int.h"
 
 #include <sys/statvfs.h>

@@ -464,7 +464,7 @@ ty_err refresh(struct objects *o, ty_str bucket, ty_str name)
     if (err != TY_OK)
         return err;
     see_aged(o, bucket, name, &x.seen);
-    err = bucket_explain(o, x.bucket, db_write(o->db, follow_fn, &x));
+    err = bucket_explain(o, x.bucket, write_freeing(o, follow_fn, &x));
     claim_release(o, claim, 0);
     ty_arena_clear(&x.arena);
     return err;

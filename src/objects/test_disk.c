@@ -609,6 +609,28 @@ static void full_delete_takes_the_reserve(void **state)
     fixture_close(&f);
 }
 
+/* A file that changed by itself is looked at before it is deleted, and what is seen is noted: that
+ * note must find room, too. */
+static void full_look_takes_the_reserve(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct ty_arena a = {0};
+    struct object found;
+    fixture_attach(&f);
+    put(&f, "a", "one");
+    reserve_keep(f.o);
+    assert_ok(ty_file_replace(AT_FDCWD, path_of(&f, "buckets/data/a"), TY_STR("other"), 0600));
+    fault_set("enospc-commit:1");
+    assert_ok(objects_get(f.o, &a, ref_of("a"), NULL, &found));
+    assert_int_equal(found.size, 5);
+    assert_false(on_disk(&f, "reserve"));
+    fault_set(NULL);
+    assert_ok(objects_delete(f.o, ref_of("a"), NULL));
+    ty_arena_clear(&a);
+    fixture_close(&f);
+}
+
 static int64_t staged_bytes(const struct objects_upload *u)
 {
     struct stat st;
@@ -661,6 +683,7 @@ static void full_upload_gives_back_its_bytes(void **state)
 
 static const struct CMUnitTest tests[] = {
     TEST("full/delete_takes_the_reserve", full_delete_takes_the_reserve),
+    TEST("full/look_takes_the_reserve", full_look_takes_the_reserve),
     TEST("full/upload_gives_back_its_bytes", full_upload_gives_back_its_bytes),
     TEST("now/only_what_was_read", now_only_what_was_read),
     TEST("now/never_what_was", now_never_what_was),

@@ -94,7 +94,7 @@ def test_a_full_disk_can_be_emptied(small_disk, tmp_path):
         filler = fill(small_disk)
         assert left(small_disk) == 0
         result = storage(yard, "rm", "gs://full/0", "gs://full/1")
-        assert result.returncode == 0, result.stderr
+        assert result.returncode == 0, result.stderr + yard.log_tail()
         yard.wait_for(lambda: reserve.exists(), 10, "the reserve to be made again")
 
         yard.stop()
