@@ -332,13 +332,13 @@ static ty_err opened_init(struct opened *b, const char *prefix)
     if (err == TY_OK)
         err = bundle_open(&b->arena, index, &b->bundle);
     if (err == TY_OK)
-        err = train_file_map(ty_format(&b->arena, "%s%s", prefix, DATA), &b->data);
+        err = train_file_read(ty_format(&b->arena, "%s%s", prefix, DATA), &b->data);
     return err == TY_OK ? TY_OK : ty_wrap(err, "checkpoint '%s'", prefix);
 }
 
 static void opened_clear(struct opened *b)
 {
-    train_file_unmap(b->data);
+    train_file_free(b->data);
     ty_arena_clear(&b->arena);
 }
 

@@ -25,9 +25,28 @@
 
 /* ---- files.c ---- */
 
-/* A whole file, mapped; an empty one is an empty string. */
-TY_NODISCARD ty_err train_file_map(const char *path, ty_str *ret_text);
-void train_file_unmap(ty_str text);
+/* A whole file. TY_ABORTED, here and below: it was changed meanwhile. */
+TY_NODISCARD ty_err train_file_read(const char *path, ty_str *ret_text);
+void train_file_free(ty_str text); /* {0} is fine */
+/* What tells a file from what becomes of it. */
+struct train_mark {
+    dev_t device;
+    ino_t inode;
+    nlink_t links;
+    size_t size;
+    struct timespec modified, changed;
+};
+/* A regular file. */
+TY_NODISCARD ty_err train_file_open(const char *path, int *ret_fd, struct train_mark *ret_mark);
+TY_NODISCARD ty_err train_file_bytes(int fd, const char *path, size_t from, size_t count,
+                                     char *into);
+/* Is it what it was? */
+TY_NODISCARD ty_err train_file_same(int fd, const char *path, const struct train_mark *mark);
+/* Bytes of the file of that name, which must be what it was before and after. Any thread. */
+TY_NODISCARD ty_err train_file_part(const char *path, const struct train_mark *mark, size_t from,
+                                    size_t count, char *into);
+/* Room for them; NULL, with the message, if there is no memory. free() it. */
+char *train_bytes_new(const char *path, size_t count);
 /* gs://BUCKET/NAME as the path of its file, or of the folder; anything else as it is. TY_NOT_FOUND:
  * there is no such bucket. */
 TY_NODISCARD ty_err train_path(struct ty_arena *a, const char *name, const char **ret_path);
