@@ -9,7 +9,13 @@
  * and the pieces are read again when their rows are wanted (feed_stream.c). */
 #include "train/train_int.h"
 
-enum { PIECE_BYTES = 1 << 20, INFLATE_STEP = 1 << 20, HEADER_BYTES = 1 << 24 };
+/* READ_BYTES: what is only looked through stays in the cache */
+enum {
+    PIECE_BYTES = 1 << 20,
+    READ_BYTES = 1 << 17,
+    INFLATE_STEP = 1 << 20,
+    HEADER_BYTES = 1 << 24
+};
 #define MOST_INFLATED ((size_t)1 << 34)
 
 /* What was found when the files were cut, which every later reading is held against. */
@@ -339,7 +345,7 @@ static ty_err reading_take(struct reading *r, size_t from, size_t least, ty_str 
     size_t left = r->file->mark.size - from;
     least = least < left ? least : left;
     if (from < r->at || from + least > r->at + r->count) {
-        size_t count = least > PIECE_BYTES ? least : PIECE_BYTES;
+        size_t count = least > READ_BYTES ? least : READ_BYTES;
         count = count < left ? count : left;
         if (count > r->cap) {
             char *bytes = train_bytes_new(r->file->path, count);
