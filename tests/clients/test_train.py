@@ -444,15 +444,20 @@ def test_a_write_that_fails_takes_nothing_away_and_leaves_nothing(rides, tmp_pat
 
 
 def test_data_that_is_cut_off_while_it_is_read_is_told(rides, tmp_path):
-    """Truncated while a run reads it again and again, and while a prediction is made: a sentence, never a signal."""
+    """Truncated while a run reads it again and again: a sentence, never a signal."""
     data = tmp_path / "data.csv"
     data.write_bytes(b"".join(path.read_bytes() for path in sorted(rides.glob("taxi-train*"))) * 20)
-    process = subprocess.Popen([BINARY, "train", "taxifare", "--train_data_path", data, "--cache_mb", "1", "--num_examples_to_train_on", "100000000",
+    text = (TOP / "examples" / "taxifare" / "model.yaml").read_text()
+    (tmp_path / "model.yaml").write_text(text.replace("\ntraining:\n", "\ntraining:\n  shuffle_window: 4000\n"))
+    process = subprocess.Popen([BINARY, "train", tmp_path / "model.yaml", "--train_data_path", data, "--cache_mb", "1", "--num_examples_to_train_on", "100000000",
                                 "--num_evals", "1000", "--nnsize", "8", "--nbuckets", "3"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    while "Epoch 1/" not in (line := process.stdout.readline()) and line:
-        pass
-    os.truncate(data, 100_000)
-    _, err = process.communicate(timeout=60)
+    try:
+        while "Epoch 1/" not in (line := process.stdout.readline()) and line:
+            pass
+        os.truncate(data, 100_000)
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == 1 and f"'{data}' " in err and "while it was in use" in err, err
 
 
