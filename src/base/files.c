@@ -110,9 +110,12 @@ ty_err ty_remove_tree(int dirfd, const char *path)
 {
     if (unlinkat(dirfd, path, 0) == 0 || errno == ENOENT)
         return TY_OK;
+    int why = errno; /* of a folder it says only that it is one */
     int fd = openat(dirfd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0)
-        return ty_fail_errno(errno, "cannot remove '%s'", path);
+    if (fd < 0) {
+        int seen = errno == ENOTDIR || errno == ELOOP ? why : errno;
+        return ty_fail_errno(seen, "cannot remove '%s'", path);
+    }
     DIR *dir = fdopendir(fd);
     ty_assert(dir);
     ty_err err = TY_OK;
@@ -121,7 +124,9 @@ ty_err ty_remove_tree(int dirfd, const char *path)
         if (!ty_str_is(TY_STR("."), entry->d_name) && !ty_str_is(TY_STR(".."), entry->d_name))
             err = ty_remove_tree(fd, entry->d_name);
     closedir(dir);
-    if (err == TY_OK && unlinkat(dirfd, path, AT_REMOVEDIR) != 0 && errno != ENOENT)
+    if (err != TY_OK)
+        return ty_wrap(err, "in '%s'", path);
+    if (unlinkat(dirfd, path, AT_REMOVEDIR) != 0 && errno != ENOENT)
         err = ty_fail_errno(errno, "cannot remove folder '%s'", path);
     return err;
 }

@@ -101,36 +101,58 @@ ty_err csv_match_header(struct ty_arena *a, const ty_str *header, size_t header_
 
 /* ---- cutting ---- */
 
-/* The first row start at or after `from`, quotes being open or not there. */
-static size_t row_start(ty_str text, size_t from, bool inside)
+void csv_splitter_init(struct csv_splitter *s, size_t size, size_t parts, size_t *starts)
 {
-    for (size_t i = from; i < text.len; i++) {
-        inside ^= text.ptr[i] == '"';
-        if (text.ptr[i] == '\n' && !inside)
-            return i + 1;
+    ty_assert(parts > 0);
+    *s = (struct csv_splitter){.size = size, .parts = parts, .part = 1, .starts = starts};
+    starts[0] = 0;
+    for (size_t i = 1; i <= parts; i++)
+        starts[i] = size;
+}
+
+static void splitter_pass(struct csv_splitter *s, ty_str *block, size_t n)
+{
+    ty_str passed = {block->ptr, n};
+    if (n > 0 && memchr(passed.ptr, '"', n)) /* most files have none */
+        s->inside ^= csv_count_byte(passed, '"') & 1;
+    s->at += n;
+    *block = ty_str_drop(*block, n);
+}
+
+/* Where a line end is looked for that starts the part: one just before its place starts it there.
+ */
+static size_t splitter_target(const struct csv_splitter *s)
+{
+    size_t place = s->size / s->parts * s->part, before = s->starts[s->part - 1];
+    place = place < before ? before : place;
+    return place > 0 ? place - 1 : 0;
+}
+
+void csv_splitter_feed(struct csv_splitter *s, ty_str block)
+{
+    while (block.len > 0 && s->part < s->parts) {
+        size_t target = splitter_target(s);
+        bool found = !s->searching && s->at > target; /* the part before is empty */
+        if (!s->searching && s->at < target)
+            splitter_pass(s, &block, target - s->at < block.len ? target - s->at : block.len);
+        s->searching |= s->at == target;
+        if (s->searching && block.len > 0) {
+            const char *end = memchr(block.ptr, '\n', block.len);
+            splitter_pass(s, &block, end ? (size_t)(end - block.ptr) + 1 : block.len);
+            found = end && !s->inside;
+        }
+        if (!found)
+            continue;
+        s->searching = false;
+        s->starts[s->part++] = s->at;
     }
-    return text.len;
 }
 
 void csv_split(ty_str text, size_t parts, size_t *ret_starts)
 {
-    ty_assert(parts > 0);
-    bool quotes = text.len && memchr(text.ptr, '"', text.len), inside = false;
-    size_t counted = 0; /* quotes before here decided `inside` */
-    ret_starts[0] = 0;
-    for (size_t i = 1; i < parts; i++) {
-        size_t from = text.len / parts * i;
-        if (from < ret_starts[i - 1])
-            from = ret_starts[i - 1];
-        if (from > 0)
-            from--; /* a line end just before it starts a row right here */
-        if (quotes && from > counted) {
-            inside ^= csv_count_byte((ty_str){text.ptr + counted, from - counted}, '"') & 1;
-            counted = from;
-        }
-        ret_starts[i] = row_start(text, from, inside);
-    }
-    ret_starts[parts] = text.len;
+    struct csv_splitter s;
+    csv_splitter_init(&s, text.len, parts, ret_starts);
+    csv_splitter_feed(&s, text);
 }
 
 size_t csv_whole(ty_str text)

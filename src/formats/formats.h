@@ -25,6 +25,7 @@
 struct tfrecord_reader {
     ty_str file;   /* borrowed: outlives the reader and every record it returns */
     size_t offset; /* first unread byte; error messages name it */
+    size_t before; /* bytes before `file`, if it is a part of one; for messages */
 };
 /* Set *ret_record to the next record, a view into the file (no copy).
  * Returns TY_OUT_OF_RANGE at the end of the file, without a message, and
@@ -171,6 +172,16 @@ TY_NODISCARD ty_err csv_match_header(struct ty_arena *a, const ty_str *header, s
  * [ret_starts[i], ret_starts[i + 1]), so parts + 1 numbers are written. Line ends inside quotes do
  * not count. Pieces may be empty. Give each thread a reader with offset and end set to a piece. */
 void csv_split(ty_str text, size_t parts, size_t *ret_starts);
+/* The same of a text of `size` bytes that comes block after block, for one that is not in memory:
+ * starts are known when the last block was fed. Blocks of any sizes give the same. */
+struct csv_splitter {
+    size_t size, parts, part; /* of the text; pieces; the one whose start is looked for */
+    size_t at;                /* bytes that have come */
+    size_t *starts;           /* borrowed; parts + 1 */
+    bool inside, searching;   /* quotes, before `at`; for the next line end */
+};
+void csv_splitter_init(struct csv_splitter *s, size_t size, size_t parts, size_t *starts);
+void csv_splitter_feed(struct csv_splitter *s, ty_str block);
 /* How many of the first bytes are whole rows, the text starting at a row: for callers who read a
  * file in blocks. 0 if there is no row end. */
 size_t csv_whole(ty_str text);

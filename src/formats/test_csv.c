@@ -301,6 +301,12 @@ static void csv_split_keeps_every_row(void **state)
         size_t parts = dice(&s, 9) + 1, starts[10], seen = 0;
         csv_split(ty_buf_str(&b), parts, starts);
         assert_true(starts[0] == 0 && starts[parts] == b.len);
+        size_t again[10], step = dice(&s, 30) + 1;
+        struct csv_splitter blocks;
+        csv_splitter_init(&blocks, b.len, parts, again);
+        for (size_t at = 0; at < b.len; at += step)
+            csv_splitter_feed(&blocks, (ty_str){b.ptr + at, b.len - at < step ? b.len - at : step});
+        assert_memory_equal(again, starts, (parts + 1) * sizeof *starts);
         for (size_t p = 0; p < parts; p++) {
             assert_true(starts[p] <= starts[p + 1]);
             struct rig *g = rig_new(ty_buf_str(&b));

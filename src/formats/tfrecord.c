@@ -24,22 +24,23 @@ ty_err tfrecord_read(struct tfrecord_reader *r, ty_str *ret_record)
     if (left == 0)
         return TY_OUT_OF_RANGE;
     if (left < FRAME_BYTES)
-        return ty_fail(TY_DATA_LOSS, "record at byte %zu: truncated header", r->offset);
+        return ty_fail(TY_DATA_LOSS, "record at byte %zu: truncated header", r->before + r->offset);
 
     const char *p = r->file.ptr + r->offset;
     if (masked_crc((ty_str){p, 8}) != wire_load_le32(p + 8))
         return ty_fail(TY_DATA_LOSS,
                        "record at byte %zu: bad length checksum (is this a TFRecord file? a gzip'd "
                        "one must be inflated first)",
-                       r->offset);
+                       r->before + r->offset);
 
     uint64_t n = wire_load_le64(p);
     if (n > left - FRAME_BYTES) /* compare before adding: n is untrusted and may be 2^64-1 */
-        return ty_fail(TY_DATA_LOSS, "record at byte %zu: truncated data", r->offset);
+        return ty_fail(TY_DATA_LOSS, "record at byte %zu: truncated data", r->before + r->offset);
 
     ty_str data = {p + HEADER_BYTES, n};
     if (masked_crc(data) != wire_load_le32(data.ptr + n))
-        return ty_fail(TY_DATA_LOSS, "record at byte %zu: bad data checksum", r->offset);
+        return ty_fail(TY_DATA_LOSS, "record at byte %zu: bad data checksum",
+                       r->before + r->offset);
 
     *ret_record = data;
     r->offset += FRAME_BYTES + n;

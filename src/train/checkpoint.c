@@ -3,21 +3,26 @@
  *   checkpoints/ckpt-120.data-00000-of-00001   values, one after another
  *   checkpoints/ckpt-120.index                 names, shapes, places, checksums
  *   checkpoints/checkpoint                     which there are, newest last; as TensorFlow's
+ *   checkpoints/checkpoint.before              the same of an earlier run, until this one has its
+ * own
  *
  * Tensors: parameters by their names, optimizer/NAME/SLOT, and trainyard/state, trainyard/metrics
  * (doubles), trainyard/measured/NAME (mean and deviation of a normalise feature), trainyard/run (a
  * string: what run this is).
  *
  * C1  The data file is on disk before its index exists; the index before `checkpoint` names it. So
- *     what is named is whole, whenever the process ends.
- * C2  Reading checks every checksum; one that fails is passed over for the one before it. */
+ *     what is named is whole, whenever the process ends. Both are written as NAME.tmp: a full disk
+ *     takes nothing that was there, and leaves nothing.
+ * C2  Reading checks every checksum; one that fails is passed over for the one before it.
+ * C3  A run that begins anew sets an earlier one's list aside: nothing goes on from it. Its files
+ * go after the first checkpoint of the new run is in the list; if that run fails before, the list
+ *     is put back. Files of other names are nobody's but the user's. */
 #include "train/train_int.h"
 
-#include <dirent.h>
 #include <math.h>
 
 enum { STATE_DOUBLES = 7, NAMES_BYTES = 1 << 16, INDEX_BYTES = 1 << 26, MOST_KEPT = 1024 };
-static const char DATA[] = ".data-00000-of-00001";
+static const char DATA[] = ".data-00000-of-00001", DATA_TMP[] = ".data-00000-of-00001.tmp";
 
 /* ---- writing ---- */
 
@@ -114,21 +119,43 @@ static void values_write(struct writer *w, const struct train_checkpoints *c, st
     }
 }
 
-static ty_err bundle_write(struct writer *w, const char *prefix)
+static ty_err temporary_open(const char *path, int *ret_fd)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return ty_fail_errno(errno, "cannot write '%s'", path);
+    *ret_fd = fd;
+    return TY_OK;
+}
+
+static ty_err index_write(struct writer *w, const char *path)
 {
     struct ty_buf index;
-    ty_err err = w->err;
-    if (err == TY_OK)
-        err = ty_sync(w->fd);
+    int fd = -1;
     ty_buf_init(&index, INDEX_BYTES);
-    if (err == TY_OK)
-        err = bundle_index(&w->bundle, &index);
+    ty_err err = bundle_index(&w->bundle, &index);
     if (err == TY_OK)
         err = ty_buf_check(&index, "the checkpoint's index");
     if (err == TY_OK)
-        err = ty_file_replace(AT_FDCWD, ty_format(&w->arena, "%s.index", prefix),
-                              ty_buf_str(&index), 0644);
+        err = temporary_open(path, &fd);
+    if (err == TY_OK)
+        err = ty_write_all(fd, index.ptr, index.len);
+    if (err == TY_OK)
+        err = ty_sync(fd);
+    if (fd >= 0)
+        close(fd);
     ty_buf_clear(&index);
+    return err;
+}
+
+/* Both files are whole and on disk: give them their names. An index of that name would be of other
+ * data, and goes first: a run may come to a step twice. `checkpoint`, written next, syncs the
+ * folder. */
+static ty_err bundle_name(const char *const temporary[2], const char *const final[2])
+{
+    ty_err err = output_unlink(final[1]);
+    for (size_t i = 0; i < 2 && err == TY_OK; i++)
+        err = ty_rename_at(AT_FDCWD, temporary[i], final[i]);
     return err;
 }
 
@@ -168,24 +195,38 @@ static ty_err names_write(struct ty_arena *a, const char *dir, const char *const
     return err;
 }
 
-/* Remove files of checkpoints that are not in the list: old ones, and what a crash left. */
-static void prune(struct ty_arena *a, const char *dir, const char *const *names, size_t count)
+/* How long the name of the checkpoint is whose file this is; 0: it is none of ours. */
+static size_t name_length(const char *file)
 {
-    DIR *d = opendir(dir);
-    if (d == NULL)
-        return;
-    for (struct dirent *e; (e = readdir(d)) != NULL;) {
-        bool kept = strncmp(e->d_name, "ckpt-", 5) != 0;
-        for (size_t i = 0; i < count && !kept; i++) {
-            size_t n = strlen(names[i]);
-            kept = strncmp(e->d_name, names[i], n) == 0 && e->d_name[n] == '.';
-        }
-        if (!kept)
-            unlink(ty_format(a, "%s/%s", dir, e->d_name));
-    }
-    closedir(d);
+    static const char *const suffixes[] = {".index", DATA, ".index.tmp", DATA_TMP};
+    size_t n = strncmp(file, "best", 4) == 0 ? 4 : 0;
+    if (strncmp(file, "ckpt-", 5) == 0 && strspn(file + 5, "0123456789") > 0)
+        n = 5 + strspn(file + 5, "0123456789");
+    for (size_t i = 0; i < TY_COUNT(suffixes) && n > 0; i++)
+        if (strcmp(file + n, suffixes[i]) == 0)
+            return n;
+    return 0;
 }
 
+struct pruning {
+    struct ty_arena *arena;
+    const char *dir;
+    const char *const *names;
+    size_t count;
+    bool best; /* stays */
+};
+
+static ty_err file_prune(void *arg, const char *file)
+{
+    const struct pruning *p = arg;
+    size_t n = name_length(file);
+    bool kept = n == 0 || (p->best && strncmp(file, "best", 4) == 0);
+    for (size_t i = 0; i < p->count && !kept; i++)
+        kept = strlen(p->names[i]) == n && memcmp(p->names[i], file, n) == 0;
+    return kept ? TY_OK : output_unlink(ty_format(p->arena, "%s/%s", p->dir, file));
+}
+
+/* Add a name to the list; files that are not in it go: old ones, and what a crash left. */
 static ty_err listed(struct ty_arena *a, const struct train_checkpoints *c, const char *name)
 {
     const char *names[MOST_KEPT + 1];
@@ -196,12 +237,11 @@ static ty_err listed(struct ty_arena *a, const struct train_checkpoints *c, cons
     names[kept++] = name;
     size_t first = kept > (size_t)c->keep ? kept - (size_t)c->keep : 0;
     ty_err err = names_write(a, c->dir, names + first, kept - first);
-    if (err == TY_OK)
-        prune(a, c->dir, names + first, kept - first);
-    return err;
+    struct pruning p = {a, c->dir, names + first, kept - first, true};
+    return err == TY_OK ? output_list(c->dir, file_prune, &p) : err;
 }
 
-ty_err train_checkpoint_save(const struct train_checkpoints *c, struct nn_net *n,
+ty_err train_checkpoint_save(struct train_checkpoints *c, struct nn_net *n,
                              struct train_optimizer *o, const struct metrics *m,
                              const struct train_state *s, const char *name)
 {
@@ -211,26 +251,69 @@ ty_err train_checkpoint_save(const struct train_checkpoints *c, struct nn_net *n
     if (numbered)
         name = ty_format(&w.arena, "ckpt-%" PRId64, s->step);
     const char *prefix = ty_format(&w.arena, "%s/%s", c->dir, name);
-    const char *data = ty_format(&w.arena, "%s%s", prefix, DATA);
+    const char *final[2] = {ty_format(&w.arena, "%s%s", prefix, DATA),
+                            ty_format(&w.arena, "%s.index", prefix)};
+    const char *temporary[2] = {ty_format(&w.arena, "%s%s", prefix, DATA_TMP),
+                                ty_format(&w.arena, "%s.index.tmp", prefix)};
     bundle_writer_init(&w.bundle, &w.arena);
     ty_err err = ty_mkdirs(c->dir, 0755);
-    if (err == TY_OK) {
-        /* an index of that name would be of other data: a run may come to a step twice */
-        unlink(ty_format(&w.arena, "%s.index", prefix));
-        w.fd = open(data, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-        if (w.fd < 0)
-            err = ty_fail_errno(errno, "cannot write '%s'", data);
-    }
+    if (err == TY_OK)
+        err = temporary_open(temporary[0], &w.fd);
     if (err == TY_OK) {
         values_write(&w, c, n, o, m, s);
-        err = bundle_write(&w, prefix);
-    }
-    if (w.fd >= 0)
+        err = w.err == TY_OK ? ty_sync(w.fd) : w.err;
         close(w.fd);
+    }
+    if (err == TY_OK)
+        err = index_write(&w, temporary[1]);
+    if (err == TY_OK)
+        err = bundle_name(temporary, final);
+    for (size_t i = 0; i < 2 && err != TY_OK; i++)
+        unlink(temporary[i]);
+    c->has_best |= err == TY_OK && !numbered;
     if (err == TY_OK && numbered)
         err = listed(&w.arena, c, name);
+    if (err != TY_OK)
+        err = ty_wrap(err, "checkpoint '%s'", name);
     ty_arena_clear(&w.arena);
-    return err == TY_OK ? TY_OK : ty_wrap(err, "checkpoint '%s'", prefix ? name : "");
+    return err;
+}
+
+/* ---- another run's ---- */
+
+ty_err train_checkpoints_set_aside(const struct train_checkpoints *c)
+{
+    struct ty_arena a = {0};
+    ty_err err = TY_OK;
+    const char *list = ty_format(&a, "%s/checkpoint", c->dir);
+    if (access(list, F_OK) == 0)
+        err = ty_rename_at(AT_FDCWD, list, ty_format(&a, "%s.before", list));
+    ty_arena_clear(&a);
+    return err;
+}
+
+ty_err train_checkpoints_put_back(const struct train_checkpoints *c)
+{
+    struct ty_arena a = {0};
+    ty_err err = TY_OK;
+    const char *list = ty_format(&a, "%s/checkpoint", c->dir);
+    const char *before = ty_format(&a, "%s.before", list);
+    if (access(list, F_OK) != 0 && access(before, F_OK) == 0)
+        err = ty_rename_at(AT_FDCWD, before, list);
+    ty_arena_clear(&a);
+    return err;
+}
+
+ty_err train_checkpoints_forget(const struct train_checkpoints *c)
+{
+    struct ty_arena a = {0};
+    const char *names[MOST_KEPT];
+    struct pruning p = {&a, c->dir, names, names_read(&a, c->dir, names), c->has_best};
+    ty_err err = output_list(c->dir, file_prune, &p);
+    if (err == TY_OK)
+        err = output_unlink(ty_format(&a, "%s/checkpoint.before", c->dir));
+    ty_arena_clear(&a);
+    return err;
 }
 
 /* ---- reading ---- */
@@ -249,13 +332,13 @@ static ty_err opened_init(struct opened *b, const char *prefix)
     if (err == TY_OK)
         err = bundle_open(&b->arena, index, &b->bundle);
     if (err == TY_OK)
-        err = train_file_map(ty_format(&b->arena, "%s%s", prefix, DATA), &b->data);
+        err = train_file_read(ty_format(&b->arena, "%s%s", prefix, DATA), &b->data);
     return err == TY_OK ? TY_OK : ty_wrap(err, "checkpoint '%s'", prefix);
 }
 
 static void opened_clear(struct opened *b)
 {
-    train_file_unmap(b->data);
+    train_file_free(b->data);
     ty_arena_clear(&b->arena);
 }
 

@@ -3,6 +3,7 @@
 #include "train/train_int.h"
 
 enum { EVENT_BYTES = 1 << 26 };
+static const char EVENTS[] = "events.out.tfevents.";
 
 static double seconds_now(void)
 {
@@ -124,6 +125,38 @@ ty_err curves_weights(struct curves *c, int64_t epoch, const struct nn_net *n)
         event_histogram(&b, seconds_now(), epoch, ty_str_of(tag), params[i].data, params[i].count);
     }
     return append(c->fd[0], &b);
+}
+
+struct events {
+    struct ty_arena *arena;
+    const char *dir;
+    int fd; /* of the file that stays; -1: none does */
+};
+
+static ty_err events_remove(void *arg, const char *name)
+{
+    const struct events *e = arg;
+    const char *path = ty_format(e->arena, "%s/%s", e->dir, name);
+    struct stat own, other;
+    if (strncmp(name, EVENTS, sizeof EVENTS - 1) != 0)
+        return TY_OK;
+    if (e->fd >= 0 && fstat(e->fd, &own) == 0 && stat(path, &other) == 0 &&
+        own.st_ino == other.st_ino && own.st_dev == other.st_dev)
+        return TY_OK;
+    return output_unlink(path);
+}
+
+ty_err curves_forget(const struct curves *c, const char *dir)
+{
+    static const char *const folders[] = {"train", "validation"};
+    struct ty_arena a = {0};
+    ty_err err = TY_OK;
+    for (size_t k = 0; k < 2 && err == TY_OK; k++) {
+        struct events e = {&a, ty_format(&a, "%s/%s", dir, folders[k]), c->fd[k]};
+        err = output_list(e.dir, events_remove, &e);
+    }
+    ty_arena_clear(&a);
+    return err;
 }
 
 void curves_close(struct curves *c)

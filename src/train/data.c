@@ -1,22 +1,36 @@
 /* data.c -- CSV or TFRecord files into rows of features, on all threads.
  *
- * Files are mapped and cut into pieces at the ends of rows or records; a file that gzip packed is
- * one piece. A piece is parsed block by block: columns of a block, then its features, which are all
- * that is kept (a few numbers for a row of a hundred characters). Pieces are put together in the
- * order of the files, whatever thread read them.
+ * Files are cut into pieces at the ends of rows or records; a file that gzip packed is one piece. A
+ * piece is read into memory, all of it or an error (files.c), and parsed block by block: columns of
+ * a block, then its features, which are all that is kept (a few numbers for a row of a hundred
+ * characters). Pieces are put together in the order of the files, whatever thread read them.
  *
  * If that takes more memory than there is room for, only the number of rows of each piece is kept,
  * and the pieces are read again when their rows are wanted (feed_stream.c). */
 #include "train/train_int.h"
 
-enum { PIECE_BYTES = 1 << 20, INFLATE_STEP = 1 << 20 };
+/* READ_BYTES: what is only looked through stays in the cache */
+enum {
+    PIECE_BYTES = 1 << 20,
+    READ_BYTES = 1 << 17,
+    INFLATE_STEP = 1 << 20,
+    HEADER_BYTES = 1 << 24
+};
 #define MOST_INFLATED ((size_t)1 << 34)
+
+/* What was found when the files were cut, which every later reading is held against. */
+struct file {
+    const char *path;
+    struct train_mark mark;
+    bool packed; /* by gzip */
+};
 
 struct piece {
     const struct nn_model *model;
-    const char *path;
-    ty_str text; /* the whole file */
+    const struct file *file;
     size_t from, to;
+    ty_str text;                      /* of these bytes, while it is parsed */
+    size_t line;                      /* the first of it, for messages; 1 until piece_explain */
     const struct csv_column *columns; /* of the file */
     const size_t *places;             /* of the model's columns among them; NULL: the same */
     size_t column_count;
@@ -64,16 +78,15 @@ static ty_err rows_compute(struct piece *p, struct nn_scratch *s, size_t count, 
 static size_t line_find(const struct piece *p, struct csv_reader *r, size_t offset, size_t row,
                         const union csv_values *out)
 {
-    size_t got, line = 1;
+    size_t got, line = p->line;
     ty_err err =
         csv_reader_init(r, r->arena, p->text, p->model->separator, p->columns, p->column_count);
     r->offset = offset;
-    r->end = p->to;
     r->skip_bad_rows = true;
     if (err == TY_OK && row > 0)
         err = csv_read(r, row, out, &got);
     size_t at = err == TY_OK ? r->offset : offset;
-    while (at < p->to && (p->text.ptr[at] == '\n' || p->text.ptr[at] == '\r'))
+    while (at < p->text.len && (p->text.ptr[at] == '\n' || p->text.ptr[at] == '\r'))
         at++; /* blank lines */
     for (size_t i = 0; i < at; i++)
         line += p->text.ptr[i] == '\n';
@@ -83,7 +96,7 @@ static size_t line_find(const struct piece *p, struct csv_reader *r, size_t offs
 static void piece_bad(struct piece *p, size_t line)
 {
     if (p->bad_rows++ == 0)
-        snprintf(p->message, sizeof p->message, "%s: line %zu: %s", p->path, line,
+        snprintf(p->message, sizeof p->message, "%s: line %zu: %s", p->file->path, line,
                  ty_err_message());
 }
 
@@ -129,8 +142,7 @@ static ty_err piece_read(struct piece *p, struct ty_arena *a)
     }
     ty_err err = csv_reader_init(r, &strings, p->text, m->separator, p->columns, p->column_count);
     again->arena = &strings;
-    r->offset = p->from;
-    r->end = p->to;
+    r->line = p->line;
     r->skip_bad_rows = p->skip_bad;
     while (err == TY_OK) {
         size_t rows, offset = r->offset;
@@ -138,11 +150,11 @@ static ty_err piece_read(struct piece *p, struct ty_arena *a)
         if (err == TY_OK)
             err = block_take(p, s, again, offset, rows, unused);
         else if (err != TY_OUT_OF_RANGE)
-            snprintf(p->message, sizeof p->message, "%s: %s", p->path, ty_err_message());
+            snprintf(p->message, sizeof p->message, "%s: %s", p->file->path, ty_err_message());
         ty_arena_clear(&strings);
     }
     if (r->bad_rows > 0 && p->bad_rows == 0)
-        snprintf(p->message, sizeof p->message, "%s: %s", p->path, r->first_bad);
+        snprintf(p->message, sizeof p->message, "%s: %s", p->file->path, r->first_bad);
     p->bad_rows += r->bad_rows;
     return err == TY_OUT_OF_RANGE ? TY_OK : err;
 }
@@ -205,7 +217,7 @@ static ty_err record_take(struct record_reader *r, const struct nn_model *m, ty_
 static void record_bad(struct piece *p, size_t number)
 {
     if (p->bad_rows++ == 0)
-        snprintf(p->message, sizeof p->message, "%s: record %zu: %s", p->path, number,
+        snprintf(p->message, sizeof p->message, "%s: record %zu: %s", p->file->path, number,
                  ty_err_message());
 }
 
@@ -213,7 +225,7 @@ static void record_bad(struct piece *p, size_t number)
 static ty_err records_read(struct piece *p, ty_str text, struct ty_arena *a)
 {
     const struct nn_model *m = p->model;
-    struct tfrecord_reader file = {.file = text, .offset = p->from};
+    struct tfrecord_reader file = {.file = text, .before = p->from};
     struct record_reader r = {0};
     struct nn_scratch *s = nn_scratch_new(a, m);
     size_t bad;
@@ -257,7 +269,7 @@ static ty_err records_inflate(struct piece *p, struct ty_arena *a)
     if (err == TY_OK)
         err = ty_buf_check(&b, "an inflated file");
     if (err != TY_OK)
-        snprintf(p->message, sizeof p->message, "%s: %s", p->path, ty_err_message());
+        snprintf(p->message, sizeof p->message, "%s: %s", p->file->path, ty_err_message());
     else
         err = records_read(p, ty_buf_str(&b), a);
     inflater_free(z);
@@ -275,18 +287,33 @@ static void piece_drop(struct piece *p)
     p->cap = 0;
 }
 
+static ty_err piece_load(struct piece *p)
+{
+    const struct file *f = p->file;
+    char *text = train_bytes_new(f->path, p->to - p->from);
+    ty_err err = text ? train_file_part(f->path, &f->mark, p->from, p->to - p->from, text)
+                      : TY_RESOURCE_EXHAUSTED;
+    if (err != TY_OK)
+        snprintf(p->message, sizeof p->message, "%s", ty_err_message());
+    p->text = (ty_str){text, p->to - p->from};
+    return err;
+}
+
 static void piece_run(void *arg, int index)
 {
     struct piece *p = &((struct piece *)arg)[index];
     struct ty_arena a = {0};
     p->count = p->bad_rows = 0;
-    if (!p->model->records)
+    p->err = piece_load(p);
+    if (p->err == TY_OK && !p->model->records)
         p->err = piece_read(p, &a);
-    else if (inflater_wanted(p->text))
+    else if (p->err == TY_OK && p->file->packed)
         p->err = records_inflate(p, &a);
-    else
-        p->err = records_read(p, (ty_str){p->text.ptr, p->to}, &a);
+    else if (p->err == TY_OK)
+        p->err = records_read(p, p->text, &a);
     ty_arena_clear(&a);
+    train_file_free(p->text);
+    p->text = (ty_str){0};
     p->labels_id = fingerprint64((ty_str){
         (const char *)p->labels, p->labels ? p->count * p->model->head_count * sizeof(float) : 0});
     p->dropped = p->room && !train_room_take(p->room, p->count * train_row_bytes(p->model));
@@ -299,15 +326,75 @@ static void piece_run(void *arg, int index)
 struct train_source {
     const struct nn_model *model;
     struct ty_arena arena;
-    ty_str *texts;
-    size_t file_count;
+    struct file *files;
     struct piece *pieces;
     size_t piece_count, piece_cap;
 };
 
+/* A file that is looked through from begin to end, in a buffer. */
+struct reading {
+    const struct file *file;
+    int fd;
+    char *bytes; /* of the file, from `at` on */
+    size_t at, count, cap;
+};
+
+/* At least `least` bytes from `from` on, or all that are left, as a view until the next call. */
+static ty_err reading_take(struct reading *r, size_t from, size_t least, ty_str *ret_view)
+{
+    size_t left = r->file->mark.size - from;
+    least = least < left ? least : left;
+    if (from < r->at || from + least > r->at + r->count) {
+        size_t count = least > READ_BYTES ? least : READ_BYTES;
+        count = count < left ? count : left;
+        if (count > r->cap) {
+            char *bytes = train_bytes_new(r->file->path, count);
+            if (bytes == NULL)
+                return TY_RESOURCE_EXHAUSTED;
+            free(r->bytes);
+            r->bytes = bytes;
+            r->cap = count;
+        }
+        r->count = 0;
+        ty_err err = train_file_bytes(r->fd, r->file->path, from, count, r->bytes);
+        if (err != TY_OK)
+            return err;
+        r->at = from;
+        r->count = count;
+    }
+    *ret_view = (ty_str){r->bytes + (from - r->at), r->count - (from - r->at)};
+    return TY_OK;
+}
+
+/* The first row, in the source's own memory: names of columns are views of it. */
+static ty_err header_find(struct train_source *l, struct reading *r, ty_str **ret_header,
+                          size_t *ret_count, size_t *ret_used)
+{
+    const char *path = r->file->path;
+    char separator = l->model->separator;
+    size_t used = 0;
+    ty_str text;
+    for (size_t least = 1; used == 0; least = text.len + 1) {
+        struct ty_arena a = {0};
+        ty_err err = reading_take(r, 0, least, &text);
+        if (err != TY_OK)
+            return err;
+        if (text.len > HEADER_BYTES)
+            return ty_fail(TY_INVALID_ARGUMENT, "%s: the header has more than %d bytes", path,
+                           HEADER_BYTES);
+        err = csv_row(&a, text, separator, ret_header, ret_count, &used);
+        ty_arena_clear(&a);
+        if (err != TY_OK)
+            return ty_fail(TY_INVALID_ARGUMENT, "%s: there is no header", path);
+        if (used == text.len && text.len < r->file->mark.size)
+            used = 0; /* cut off, perhaps */
+    }
+    return csv_row(&l->arena, ty_str_dup(&l->arena, (ty_str){text.ptr, used}), separator,
+                   ret_header, ret_count, ret_used);
+}
+
 /* The columns of a file with a header: those of the model, where it has them. */
-static ty_err header_read(struct train_source *l, const char *path, ty_str text,
-                          struct piece *proto)
+static ty_err header_read(struct train_source *l, struct reading *r, struct piece *proto)
 {
     const struct nn_model *m = l->model;
     ty_str *header;
@@ -315,9 +402,9 @@ static ty_err header_read(struct train_source *l, const char *path, ty_str text,
     struct csv_column *columns,
         *wanted = ty_new_array(&l->arena, struct csv_column, m->column_count);
     size_t *which = ty_new_array(&l->arena, size_t, m->column_count);
-    ty_err err = csv_row(&l->arena, text, m->separator, &header, &count, &used);
+    ty_err err = header_find(l, r, &header, &count, &used);
     if (err != TY_OK)
-        return ty_fail(TY_INVALID_ARGUMENT, "%s: there is no header", path);
+        return err;
     for (size_t i = 0; i < m->column_count; i++)
         if (m->columns[i].type != CSV_SKIP) {
             which[wanted_count] = i;
@@ -326,7 +413,7 @@ static ty_err header_read(struct train_source *l, const char *path, ty_str text,
     size_t *found = ty_new_array(&l->arena, size_t, wanted_count);
     err = csv_match_header(&l->arena, header, count, wanted, wanted_count, &columns, found);
     if (err != TY_OK)
-        return ty_wrap(err, "%s", path);
+        return ty_wrap(err, "%s", r->file->path);
     /* skipped columns go to a place after all others, which nobody reads */
     places = ty_new_array(&l->arena, size_t, m->column_count);
     for (size_t i = 0; i < m->column_count; i++)
@@ -341,51 +428,67 @@ static ty_err header_read(struct train_source *l, const char *path, ty_str text,
 }
 
 /* Where pieces of records begin: after so many bytes, at a record whose length is sound. What
- * follows a torn one is left to the reader. */
-static size_t records_split(ty_str text, size_t most, size_t *starts, size_t *befores)
+ * follows a torn one is left to the reader. `parts`: how many there may be, then how many are. */
+static ty_err records_split(struct reading *r, size_t *parts, size_t *starts, size_t *befores)
 {
-    enum { LENGTH_BYTES = 8, HEADER_BYTES = 12, FRAME_BYTES = 16 };
-    size_t parts = 1, at = 0, records = 0;
-    if (inflater_wanted(text))
-        most = 1;
-    while (parts < most && text.len - at >= FRAME_BYTES) {
-        uint64_t n = wire_load_le64(text.ptr + at);
-        uint32_t crc = wire_crc32c_mask(wire_crc32c(0, text.ptr + at, LENGTH_BYTES));
-        if (n > text.len - at - FRAME_BYTES || crc != wire_load_le32(text.ptr + at + LENGTH_BYTES))
+    enum { LENGTH_BYTES = 8, RECORD_BYTES = 12, FRAME_BYTES = 16 };
+    size_t count = 1, at = 0, records = 0, size = r->file->mark.size;
+    size_t most = r->file->packed ? 1 : *parts;
+    while (count < most && size - at >= FRAME_BYTES) {
+        ty_str text;
+        ty_err err = reading_take(r, at, RECORD_BYTES, &text);
+        if (err != TY_OK)
+            return err;
+        uint64_t n = wire_load_le64(text.ptr);
+        uint32_t crc = wire_crc32c_mask(wire_crc32c(0, text.ptr, LENGTH_BYTES));
+        if (n > size - at - FRAME_BYTES || crc != wire_load_le32(text.ptr + LENGTH_BYTES))
             break;
         at += FRAME_BYTES + n;
         records++;
-        if (at - starts[parts - 1] < PIECE_BYTES || at == text.len)
+        if (at - starts[count - 1] < PIECE_BYTES || at == size)
             continue;
-        starts[parts] = at;
-        befores[parts++] = records;
+        starts[count] = at;
+        befores[count++] = records;
     }
-    starts[parts] = text.len;
-    return parts;
+    starts[count] = size;
+    *parts = count;
+    return TY_OK;
 }
 
-static ty_err file_cut(struct train_source *l, const char *path, ty_str text)
+static ty_err rows_split(struct reading *r, size_t from, size_t parts, size_t *starts)
+{
+    struct csv_splitter s;
+    ty_err err = TY_OK;
+    csv_splitter_init(&s, r->file->mark.size - from, parts, starts);
+    while (err == TY_OK && s.part < parts && from < r->file->mark.size) {
+        ty_str text;
+        err = reading_take(r, from, 1, &text);
+        if (err == TY_OK)
+            csv_splitter_feed(&s, text);
+        from += err == TY_OK ? text.len : 0;
+    }
+    return err;
+}
+
+static ty_err file_cut(struct train_source *l, struct reading *r)
 {
     const struct nn_model *m = l->model;
     struct piece proto = {.model = m,
-                          .path = path,
-                          .text = text,
+                          .file = r->file,
+                          .line = 1,
                           .columns = m->columns,
                           .column_count = m->column_count,
                           .skip_bad = m->training.skip_bad_rows};
-    if (m->header) {
-        ty_err err = header_read(l, path, text, &proto);
-        if (err != TY_OK)
-            return err;
-    }
-    ty_str body = ty_str_drop(text, proto.from);
-    size_t parts = body.len / PIECE_BYTES + 1;
+    ty_err err = m->header ? header_read(l, r, &proto) : TY_OK;
+    size_t parts = (r->file->mark.size - proto.from) / PIECE_BYTES + 1;
     size_t *starts = ty_new_array(&l->arena, size_t, parts + 1);
     size_t *befores = ty_new_array(&l->arena, size_t, parts + 1);
-    if (m->records)
-        parts = records_split(body, parts, starts, befores);
-    else
-        csv_split(body, parts, starts);
+    if (err == TY_OK && m->records)
+        err = records_split(r, &parts, starts, befores);
+    else if (err == TY_OK)
+        err = rows_split(r, proto.from, parts, starts);
+    if (err != TY_OK)
+        return err;
     if (l->piece_count + parts > l->piece_cap) {
         size_t cap = 2 * (l->piece_count + parts);
         struct piece *more = ty_new_array(&l->arena, struct piece, cap);
@@ -404,6 +507,49 @@ static ty_err file_cut(struct train_source *l, const char *path, ty_str text)
     return TY_OK;
 }
 
+/* Line ends of a file before that place. */
+static ty_err lines_count(const struct file *f, size_t before, size_t *ret_lines)
+{
+    struct reading r = {.file = f};
+    struct train_mark mark = {0};
+    size_t lines = 0;
+    ty_err err = train_file_open(f->path, &r.fd, &mark);
+    if (err != TY_OK)
+        return err;
+    for (size_t at = 0; at < before && err == TY_OK;) {
+        ty_str text;
+        err = reading_take(&r, at, 1, &text);
+        for (size_t i = 0; err == TY_OK && i < text.len && at < before; i++, at++)
+            lines += text.ptr[i] == '\n';
+    }
+    close(r.fd);
+    free(r.bytes);
+    *ret_lines = lines;
+    return err;
+}
+
+/* Which line was bad is only asked for the first bad piece: its lines before are counted now, and
+ * it is parsed again. If that finds another file the message stays as it was. */
+static void piece_explain(struct piece *p)
+{
+    struct piece again = *p;
+    size_t lines = 0;
+    if (p->model->records || p->from == 0 || p->err == TY_ABORTED)
+        return;
+    if (lines_count(p->file, p->from, &lines) != TY_OK)
+        return;
+    again.line = 1 + lines;
+    again.floats = again.labels = NULL;
+    again.ids = NULL;
+    again.cap = 0;
+    again.room = NULL;
+    again.message[0] = '\0';
+    piece_run(&again, 0);
+    if (again.err == p->err && again.bad_rows == p->bad_rows && again.message[0])
+        memcpy(p->message, again.message, sizeof p->message);
+    piece_drop(&again);
+}
+
 /* What the pieces have in all; false, in *ret_kept, if the rows of one were dropped. */
 static ty_err pieces_sum(struct train_source *l, struct train_data *d, bool *ret_kept)
 {
@@ -411,6 +557,8 @@ static ty_err pieces_sum(struct train_source *l, struct train_data *d, bool *ret
     *ret_kept = true;
     for (size_t i = 0; i < l->piece_count; i++) {
         struct piece *p = &l->pieces[i];
+        if (p->err != TY_OK || (p->bad_rows > 0 && d->bad_rows == 0))
+            piece_explain(p);
         if (p->err != TY_OK)
             return ty_fail(p->err, "%s", p->message);
         if (p->bad_rows > 0 && d->bad_rows == 0)
@@ -487,7 +635,7 @@ ty_err train_source_read(struct train_source *s, size_t row, size_t count, struc
         if (p.err != TY_OK)
             err = ty_fail(p.err, "%s", p.message);
         else if (p.count != known || p.labels_id != s->pieces[i].labels_id)
-            err = ty_fail(TY_ABORTED, "'%s' was changed while it was trained on", p.path);
+            err = ty_fail(TY_ABORTED, "'%s' was changed while it was in use", p.file->path);
         else
             rows_copy(&p, from, n, to, at);
         piece_drop(&p);
@@ -498,7 +646,26 @@ ty_err train_source_read(struct train_source *s, size_t row, size_t count, struc
     return err;
 }
 
-/* Map the files and cut them into pieces. */
+static ty_err file_open(struct train_source *l, struct file *f, bool only)
+{
+    struct reading r = {.file = f};
+    ty_str text;
+    ty_err err = train_file_open(f->path, &r.fd, &f->mark);
+    if (err != TY_OK)
+        return err;
+    err = reading_take(&r, 0, 1, &text);
+    if (err == TY_OK)
+        f->packed = l->model->records && inflater_wanted(text);
+    if (err == TY_OK && (f->mark.size > 0 || only))
+        err = file_cut(l, &r);
+    if (err == TY_OK)
+        err = train_file_same(r.fd, f->path, &f->mark);
+    close(r.fd);
+    free(r.bytes);
+    return err;
+}
+
+/* Look through the files and cut them into pieces. */
 static ty_err loader_open(struct train_source *l, const char *const *patterns, size_t count,
                           size_t *ret_files, size_t *ret_bytes)
 {
@@ -506,13 +673,11 @@ static ty_err loader_open(struct train_source *l, const char *const *patterns, s
     size_t file_count = 0;
     ty_err err = train_files_find(&l->arena, patterns, count, &files, &file_count);
     if (err == TY_OK)
-        l->texts = ty_new_array(&l->arena, ty_str, file_count);
+        l->files = ty_new_array(&l->arena, struct file, file_count);
     for (size_t i = 0; err == TY_OK && i < file_count; i++) {
-        err = train_file_map(files[i], &l->texts[i]);
-        l->file_count += err == TY_OK;
-        *ret_bytes += l->texts[i].len;
-        if (err == TY_OK && (l->texts[i].len > 0 || file_count == 1))
-            err = file_cut(l, files[i], l->texts[i]);
+        l->files[i].path = files[i];
+        err = file_open(l, &l->files[i], file_count == 1);
+        *ret_bytes += l->files[i].mark.size;
     }
     *ret_files = file_count;
     return err;
@@ -522,8 +687,6 @@ static void loader_close(struct train_source *l)
 {
     for (size_t i = 0; i < l->piece_count; i++)
         piece_drop(&l->pieces[i]);
-    for (size_t i = 0; i < l->file_count; i++)
-        train_file_unmap(l->texts[i]);
     ty_arena_clear(&l->arena);
 }
 
@@ -584,7 +747,9 @@ static ty_err measure_pass(struct nn_model *m, struct train_source *l, struct te
         l->pieces[i].measure = ty_new_array(&l->arena, struct nn_measure, m->value_count);
     tensor_team_run(team, piece_run, l->pieces, (int)l->piece_count);
     for (size_t i = 0; i < l->piece_count; i++) {
-        const struct piece *p = &l->pieces[i];
+        struct piece *p = &l->pieces[i];
+        if (p->err != TY_OK)
+            piece_explain(p);
         if (p->err != TY_OK)
             return ty_fail(p->err, "%s", p->message);
         for (size_t k = 0; k < m->value_count; k++) {

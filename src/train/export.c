@@ -4,7 +4,8 @@
  *   assets.extra/trainyard.json   {"model": "...", "parameters": {"nbuckets": "10"}, "classes": []}
  *                                 (classes: of a model of images, whose folders gave them)
  *
- * Written under a name that nobody looks for, then renamed: it is there whole or not at all. */
+ * Written under a name that nobody looks for, then renamed: it is there whole or not at all. What a
+ * failure left of it is removed, so that a full disk is not fuller than before. */
 #include "train/train_int.h"
 
 enum { JSON_BYTES = 4 << 20 };
@@ -148,7 +149,14 @@ ty_err train_export(struct nn_net *n, const char *dir)
         err = source_write(&a, nn_net_model(n), making);
     if (err == TY_OK)
         err = ty_rename_at(AT_FDCWD, making, dir);
+    if (err != TY_OK) {
+        char *why = ty_err_take();
+        if (ty_remove_tree(AT_FDCWD, making) != TY_OK)
+            log_warn("export.left", "%s", ty_err_message());
+        err = ty_fail(err, "export '%s': %s", dir, why);
+        free(why);
+    }
     ty_buf_clear(&index);
     ty_arena_clear(&a);
-    return err == TY_OK ? TY_OK : ty_wrap(err, "export '%s'", dir);
+    return err;
 }

@@ -1,42 +1,140 @@
 /* files.c -- what the paths of a command line stand for, and their bytes.
  *
  * An object of a bucket is a plain file of this machine (wire_gs_path), so gs://BUCKET/NAME is read
- * and written where it lies: below /gcs in a job, and else in the yard's data folder. */
+ * and written where it lies: below /gcs in a job, and else in the yard's data folder.
+ *
+ * Files are read, not mapped: of a mapped file that becomes shorter the missing bytes are a SIGBUS,
+ * and a parser may see two values of one byte. */
 #include "train/train_int.h"
 
 #include <dirent.h>
 #include <glob.h>
-#include <sys/mman.h>
 
 enum { MOST_FILES = 1 << 22, MOST_DEPTH = 32 };
 
-ty_err train_file_map(const char *path, ty_str *ret_text)
+/* ---- bytes ---- */
+
+static bool time_is(struct timespec a, struct timespec b)
+{
+    return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+}
+
+/* The inode's own time tells what was overwritten by someone who set the other one back; a link to
+ * the file (an object that is copied) changes it, too, and is no change of the file. */
+static bool mark_is(const struct train_mark *m, const struct train_mark *now)
+{
+    return m->device == now->device && m->inode == now->inode && m->size == now->size &&
+           time_is(m->modified, now->modified) &&
+           (time_is(m->changed, now->changed) || m->links != now->links);
+}
+
+static ty_err mark_get(int fd, const char *path, struct train_mark *ret_mark)
 {
     struct stat st;
-    ty_err err = TY_OK;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fstat(fd, &st) != 0)
+        return ty_fail_errno(errno, "cannot read '%s'", path);
+    if (!S_ISREG(st.st_mode))
+        return ty_fail(TY_INVALID_ARGUMENT, "'%s' is not a file", path);
+    *ret_mark = (struct train_mark){.device = st.st_dev,
+                                    .inode = st.st_ino,
+                                    .links = st.st_nlink,
+                                    .size = (size_t)st.st_size,
+                                    .modified = st.st_mtim,
+                                    .changed = st.st_ctim};
+    return TY_OK;
+}
+
+static ty_err changed(const char *path, const char *how)
+{
+    return ty_fail(TY_ABORTED, "'%s' %s while it was in use: begin again once it is complete", path,
+                   how);
+}
+
+ty_err train_file_open(const char *path, int *ret_fd, struct train_mark *ret_mark)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not be waited for */
     if (fd < 0)
         return ty_fail_errno(errno, "cannot open '%s'", path);
-    *ret_text = (ty_str){"", 0};
-    if (fstat(fd, &st) != 0)
-        err = ty_fail_errno(errno, "cannot read '%s'", path);
-    else if (!S_ISREG(st.st_mode))
-        err = ty_fail(TY_INVALID_ARGUMENT, "'%s' is not a file", path);
-    else if (st.st_size > 0) {
-        void *text = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (text == MAP_FAILED)
-            err = ty_fail_errno(errno, "cannot read '%s'", path);
-        else
-            *ret_text = (ty_str){text, (size_t)st.st_size};
+    ty_err err = mark_get(fd, path, ret_mark);
+    if (err == TY_OK)
+        *ret_fd = fd;
+    else
+        close(fd);
+    return err;
+}
+
+ty_err train_file_bytes(int fd, const char *path, size_t from, size_t count, char *into)
+{
+    while (count > 0) {
+        ssize_t n = pread(fd, into, count, (off_t)from);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return ty_fail_errno(errno, "cannot read '%s'", path);
+        if (n == 0)
+            return changed(path, "became shorter");
+        into += n;
+        from += (size_t)n;
+        count -= (size_t)n;
     }
+    return TY_OK;
+}
+
+ty_err train_file_same(int fd, const char *path, const struct train_mark *mark)
+{
+    struct train_mark now = {0};
+    ty_err err = mark_get(fd, path, &now);
+    return err != TY_OK || mark_is(mark, &now) ? err : changed(path, "was changed");
+}
+
+ty_err train_file_part(const char *path, const struct train_mark *mark, size_t from, size_t count,
+                       char *into)
+{
+    struct train_mark now = {0};
+    int fd;
+    ty_err err = train_file_open(path, &fd, &now);
+    if (err == TY_NOT_FOUND)
+        return changed(path, "was removed");
+    if (err != TY_OK)
+        return err;
+    err = mark_is(mark, &now) ? train_file_bytes(fd, path, from, count, into)
+                              : changed(path, "was changed");
+    if (err == TY_OK)
+        err = train_file_same(fd, path, mark);
     close(fd);
     return err;
 }
 
-void train_file_unmap(ty_str text)
+char *train_bytes_new(const char *path, size_t count)
 {
-    if (text.len > 0)
-        munmap((void *)text.ptr, text.len);
+    char *bytes = malloc(count + 1);
+    if (bytes == NULL)
+        (void)!ty_fail(TY_RESOURCE_EXHAUSTED, "'%s': no memory for %zu bytes of it", path, count);
+    return bytes;
+}
+
+ty_err train_file_read(const char *path, ty_str *ret_text)
+{
+    struct train_mark mark = {0};
+    int fd;
+    ty_err err = train_file_open(path, &fd, &mark);
+    if (err != TY_OK)
+        return err;
+    char *text = train_bytes_new(path, mark.size);
+    err = text ? train_file_bytes(fd, path, 0, mark.size, text) : TY_RESOURCE_EXHAUSTED;
+    if (err == TY_OK)
+        err = train_file_same(fd, path, &mark);
+    close(fd);
+    if (err == TY_OK)
+        *ret_text = (ty_str){text, mark.size};
+    else
+        free(text);
+    return err;
+}
+
+void train_file_free(ty_str text)
+{
+    free((void *)text.ptr);
 }
 
 /* ---- gs:// ---- */

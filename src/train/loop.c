@@ -12,10 +12,13 @@
 #include <math.h>
 
 enum { EVAL_ROWS = 4096, EVAL_FLOATS = 1 << 24 };
+static const char BEST[] = "best";
 
 struct run {
     const struct train_options *options; /* paths are of this machine */
-    const char *output_name;             /* as the caller wrote it: gs://..., perhaps */
+    struct train_output output;          /* held by the chief */
+    bool begins_anew;                    /* it goes on from no checkpoint */
+    bool anew; /* and has none yet: what an earlier run left is still there */
     struct ty_arena arena;
     struct nn_model *model;
     struct tensor_team *team;
@@ -181,15 +184,19 @@ static uint64_t run_id(const struct run *r, uint64_t seed)
     return id;
 }
 
-/* Clear what an earlier run left in the output folder, and nothing else. */
-static ty_err output_clear(struct run *r)
+static const char *curves_dir(struct run *r)
 {
-    static const char *const ours[] = {"checkpoints", "tensorboard", "export"};
-    ty_err err = ty_mkdirs(r->options->output_dir, 0755);
-    for (size_t i = 0; i < TY_COUNT(ours) && err == TY_OK; i++)
-        err = ty_remove_tree(AT_FDCWD,
-                             ty_format(&r->arena, "%s/%s", r->options->output_dir, ours[i]));
-    return err;
+    return ty_format(&r->arena, "%s/tensorboard", r->options->output_dir);
+}
+
+/* This run has something of its own: checkpoints and curves of an earlier one can go. */
+static ty_err earlier_forget(struct run *r)
+{
+    if (!r->anew)
+        return TY_OK;
+    r->anew = false;
+    ty_err err = train_checkpoints_forget(&r->checkpoints);
+    return err == TY_OK ? curves_forget(&r->curves, curves_dir(r)) : err;
 }
 
 static ty_err checkpoint_load(struct run *r)
@@ -212,9 +219,13 @@ static ty_err outputs_open(struct run *r)
     if (o->output_dir == NULL)
         return TY_OK;
     if (is_chief(r))
+        err = output_check(&r->output);
+    if (err == TY_OK && is_chief(r))
         err = checkpoint_load(r);
-    if (err == TY_OK && is_chief(r) && r->state.step == 0)
-        err = output_clear(r);
+    if (err == TY_OK && is_chief(r) && r->state.step == 0) {
+        r->begins_anew = r->anew = true;
+        err = train_checkpoints_set_aside(&r->checkpoints);
+    }
     if (err == TY_OK && crew)
         err = crew_meet(crew, "the chief's look for checkpoints");
     if (err == TY_OK && !is_chief(r))
@@ -222,8 +233,7 @@ static ty_err outputs_open(struct run *r)
     if (err == TY_OK && crew)
         err = crew_agree(crew, "checkpoint in --output_dir", (uint64_t)r->state.step);
     if (err == TY_OK && is_chief(r))
-        err = curves_open(&r->curves, ty_format(&r->arena, "%s/tensorboard", o->output_dir),
-                          r->has_valid, r->net);
+        err = curves_open(&r->curves, curves_dir(r), r->has_valid, r->net);
     return err;
 }
 
@@ -392,12 +402,21 @@ static bool epoch_judge(struct run *r, bool *ret_better)
     return t->patience > 0 && r->state.bad_epochs >= t->patience;
 }
 
-static ty_err checkpoint(struct run *r, const char *name)
+static ty_err checkpoint(struct run *r)
 {
     if (output_of(r) == NULL || r->model->training.keep_checkpoints == 0)
         return TY_OK;
+    ty_err err =
+        train_checkpoint_save(&r->checkpoints, r->net, r->optimizer, &r->metrics, &r->state, NULL);
+    return err == TY_OK ? earlier_forget(r) : err;
+}
+
+static ty_err best_save(struct run *r)
+{
+    if (output_of(r) == NULL)
+        return TY_OK;
     return train_checkpoint_save(&r->checkpoints, r->net, r->optimizer, &r->metrics, &r->state,
-                                 name);
+                                 BEST);
 }
 
 static ty_err epoch_end(struct run *r, int64_t steps, bool *ret_over)
@@ -425,15 +444,15 @@ static ty_err epoch_end(struct run *r, int64_t steps, bool *ret_over)
     if (enough && !r->options->quiet)
         printf("no better loss for %" PRId64 " epochs: stopped\n", r->state.bad_epochs);
     if (err == TY_OK && better && r->model->training.keep_best)
-        err = checkpoint(r, "best");
+        err = best_save(r);
     if (err == TY_OK)
-        err = checkpoint(r, NULL);
+        err = checkpoint(r);
     return err;
 }
 
 static ty_err interrupted(struct run *r)
 {
-    ty_err err = checkpoint(r, NULL);
+    ty_err err = checkpoint(r);
     if (err != TY_OK)
         return err;
     return ty_fail(TY_CANCELLED, "stopped by %s after step %" PRId64 "%s",
@@ -468,24 +487,36 @@ static ty_err epochs_run(struct run *r)
 
 /* ---- end ---- */
 
+/* With keep_best the weights of the best epoch are the model; here they take the place of the last
+ * ones, which are in the last checkpoint. Of the chief alone: nothing is computed after it. */
+static void best_load(struct run *r)
+{
+    size_t count;
+    int64_t best = r->state.best_epoch;
+    if (!r->model->training.keep_best || best == r->state.epoch || best == 0)
+        return;
+    if (train_weights_load(ty_format(&r->arena, "%s/%s", r->checkpoints.dir, BEST), r->net,
+                           &count) != TY_OK)
+        fprintf(stderr, "the best epoch was %" PRId64 ", but the last one is exported: %s\n", best,
+                ty_err_message());
+    else if (!r->options->quiet)
+        printf("The best epoch was %" PRId64 ", with a loss of %.6g: its weights are exported\n",
+               best, r->state.best_loss);
+}
+
 static ty_err export(struct run *r, struct train_result *result)
 {
-    char stamp[32];
-    time_t now = (time_t)(ty_now_ns() / 1000000000);
-    struct tm tm;
-    localtime_r(&now, &tm);
-    strftime(stamp, sizeof stamp, "%Y%m%d%H%M%S", &tm);
-    const char *parent = ty_format(&r->arena, "%s/export/savedmodel", r->options->output_dir);
-    ty_err err = ty_mkdirs(parent, 0755);
-    snprintf(result->export_dir, sizeof result->export_dir, "%s/%s", parent, stamp);
-    if (err == TY_OK)
-        err = ty_remove_tree(AT_FDCWD, result->export_dir);
-    if (err == TY_OK)
-        err = train_export(r->net, result->export_dir);
-    if (err == TY_OK && !r->options->quiet)
-        printf("The model is in %s%sexport/savedmodel/%s\n", r->output_name,
-               ty_str_ends(ty_str_of(r->output_name), TY_STR("/")) ? "" : "/", stamp);
-    return err;
+    const char *stamp, *name = r->output.name;
+    best_load(r);
+    ty_err err = output_export(&r->output, r->net, r->begins_anew, &stamp);
+    if (err != TY_OK)
+        return err;
+    snprintf(result->export_dir, sizeof result->export_dir, "%s/export/savedmodel/%s",
+             r->output.dir, stamp);
+    if (!r->options->quiet)
+        printf("The model is in %s%sexport/savedmodel/%s\n", name,
+               ty_str_ends(ty_str_of(name), TY_STR("/")) ? "" : "/", stamp);
+    return TY_OK;
 }
 
 static ty_err run_all(struct run *r, struct train_result *result)
@@ -515,9 +546,23 @@ static ty_err run_all(struct run *r, struct train_result *result)
         report_plot(&r->report);
     if (r->options->plot && output_of(r))
         err = train_plot(&r->report, ty_format(&r->arena, "%s/curves.png", r->options->output_dir));
+    if (err == TY_OK)
+        err = earlier_forget(r);
     if (err == TY_OK && output_of(r) && !r->options->no_export)
         err = export(r, result);
     return err == TY_OK ? together_end(&r->together) : err;
+}
+
+/* A run that failed before it had a checkpoint gives back those that it found. */
+static void outputs_close(struct run *r, ty_err err)
+{
+    char *why = r->anew ? ty_err_take() : NULL; /* stays this thread's message */
+    if (r->anew && train_checkpoints_put_back(&r->checkpoints) != TY_OK)
+        log_warn("checkpoints.set_aside", "%s", ty_err_message());
+    if (why)
+        (void)!ty_fail(err, "%s", why);
+    free(why);
+    output_close(&r->output);
 }
 
 /* The options with paths of this machine in place of gs:// names. */
@@ -541,12 +586,11 @@ static ty_err options_local(struct ty_arena *a, const struct train_options *from
 
 ty_err train_run(const struct train_options *options, struct train_result *ret_result)
 {
-    struct run r = {.curves = {{-1, -1}}};
+    struct run r = {.curves = {{-1, -1}}, .output = {.lock_fd = -1}};
     struct train_result result = {0};
     struct sigaction before[2];
     struct train_options *o = ty_new(&r.arena, struct train_options);
     r.options = o;
-    r.output_name = options->output_dir;
     signals_set(before);
     nn_flush_denormals();
     ty_err err = options_local(&r.arena, options, o);
@@ -554,11 +598,14 @@ ty_err train_run(const struct train_options *options, struct train_result *ret_r
         err = ty_fail(TY_INVALID_ARGUMENT, "--train_data_path is needed: files to train on");
     if (err == TY_OK)
         err = together_join(&r.together, &r.arena, o);
+    if (err == TY_OK && output_of(&r))
+        err = output_open(&r.output, &r.arena, o->output_dir, options->output_dir);
     r.team = tensor_team_new(o->threads);
     if (err == TY_OK)
         err = run_all(&r, &result);
     together_leave(&r.together, err);
     curves_close(&r.curves);
+    outputs_close(&r, err);
     report_clear(&r.report);
     train_feed_free(r.feed);
     train_feed_free(r.valid_feed);

@@ -41,11 +41,11 @@ ty_err train_picture_read(const struct nn_model *m, const char *path, struct ima
                           float *into)
 {
     ty_str file;
-    ty_err err = train_file_map(path, &file);
+    ty_err err = train_file_read(path, &file);
     if (err != TY_OK)
         return err;
     err = train_picture_decode(m, file, room, into);
-    train_file_unmap(file);
+    train_file_free(file);
     return err == TY_OK ? TY_OK : ty_wrap(err, "%s", path);
 }
 

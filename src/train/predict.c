@@ -324,7 +324,7 @@ static ty_err table_predict(struct predictor *p, const char *path)
     ty_str input = {0};
     bool from_stdin = strcmp(path, "-") == 0;
     ty_buf_init(&b, INPUT_BYTES);
-    ty_err err = from_stdin ? stdin_read(&b) : train_file_map(path, &input);
+    ty_err err = from_stdin ? stdin_read(&b) : train_file_read(path, &input);
     if (from_stdin)
         input = ty_buf_str(&b);
     ty_str start = ty_str_trim(input);
@@ -333,7 +333,7 @@ static ty_err table_predict(struct predictor *p, const char *path)
     else if (err == TY_OK)
         err = start.ptr[0] == '{' ? json_predict(p, input) : csv_predict(p, input);
     if (!from_stdin)
-        train_file_unmap(input);
+        train_file_free(input);
     ty_buf_clear(&b);
     return err == TY_INVALID_ARGUMENT ? ty_wrap(err, "%s", from_stdin ? "the input" : path) : err;
 }

@@ -558,27 +558,138 @@ static void stream_reads_pieces(void **state)
     place_clear(&p);
 }
 
+/* What may become of a file while its rows are read again in each pass. */
+static void change_a_byte(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    assert_int_equal(pwrite(fd, "9", 1, 0), 1);
+    close(fd);
+}
+static void change_nothing_but_write(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    assert_int_equal(pwrite(fd, "0", 1, 0), 1);
+    close(fd);
+}
+static void change_to_the_same_time(const char *path)
+{
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    change_a_byte(path);
+    const struct timespec times[2] = {st.st_atim, st.st_mtim};
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+}
+static void change_append(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    assert_ok(ty_write_all(fd, "1,2,3\n", 6));
+    close(fd);
+}
+static void change_shorten(const char *path)
+{
+    assert_int_equal(truncate(path, 10), 0);
+}
+static void change_replace(const char *path)
+{
+    struct ty_arena a = {0};
+    ty_str text;
+    assert_ok(ty_file_read(AT_FDCWD, path, 1 << 20, &a, &text));
+    assert_ok(ty_file_replace(AT_FDCWD, path, text, 0644));
+    ty_arena_clear(&a);
+}
+static void change_remove(const char *path)
+{
+    assert_int_equal(unlink(path), 0);
+}
+static void change_link(const char *path)
+{
+    char other[PATH_MAX];
+    snprintf(other, sizeof other, "%s.link", path);
+    assert_int_equal(link(path, other), 0);
+}
+
 static void stream_tells_of_a_file_that_changed(void **state)
 {
     (void)state;
+    static const struct {
+        void (*change)(const char *path);
+        const char *told; /* NULL: it is no change */
+    } changes[] = {{change_a_byte, "was changed"},  {change_nothing_but_write, "was changed"},
+                   {change_append, "was changed"},  {change_to_the_same_time, "was changed"},
+                   {change_shorten, "was changed"}, {change_replace, "was changed"},
+                   {change_remove, "was removed"},  {change_link, NULL}};
+    for (size_t i = 0; i < TY_COUNT(changes); i++) {
+        struct place p;
+        struct nn_model *m;
+        struct train_data d;
+        struct nn_batch b;
+        _Atomic size_t room = 1;
+        place_init(&p);
+        assert_ok(
+            nn_model_parse(&p.arena, "toy.yaml", ty_str_of(small_windows(&p, "")), NULL, 0, &m));
+        struct tensor_team *team = tensor_team_new(1);
+        assert_ok(train_data_load(m, p.options.train_paths, 1, team, &room, &d));
+        usleep(20000); /* a tick of the clock that files are stamped by */
+        changes[i].change(p.options.train_paths[0]);
+        struct train_feed *f = train_feed_new(m, &d, 16, true, true, 3, 2);
+        assert_err(changes[i].told ? TY_ABORTED : TY_OK, train_feed_take(f, 0, &b));
+        if (changes[i].told)
+            assert_message(ty_format(&p.arena, "%s' %s while it was in use",
+                                     p.options.train_paths[0], changes[i].told));
+        train_feed_free(f);
+        train_data_clear(&d);
+        tensor_team_free(team);
+        place_clear(&p);
+    }
+}
+
+/* The bytes that are gone are an error of every reader, not a signal. */
+static void files_that_become_shorter_are_told(void **state)
+{
+    (void)state;
     struct place p;
-    struct nn_model *m;
-    struct train_data d;
-    struct nn_batch b;
-    _Atomic size_t room = 1;
+    struct train_mark mark;
+    char bytes[64];
+    int fd;
     place_init(&p);
-    assert_ok(nn_model_parse(&p.arena, "toy.yaml", ty_str_of(small_windows(&p, "")), NULL, 0, &m));
-    struct tensor_team *team = tensor_team_new(1);
-    assert_ok(train_data_load(m, p.options.train_paths, 1, team, &room, &d));
-    int fd = open(p.options.train_paths[0], O_WRONLY);
-    assert_int_equal(pwrite(fd, "9", 1, 0), 1);
+    const char *path = p.options.train_paths[0];
+    assert_ok(train_file_open(path, &fd, &mark));
+    assert_int_equal(truncate(path, 10), 0);
+    assert_ok(train_file_bytes(fd, path, 0, 10, bytes));
+    assert_err(TY_ABORTED, train_file_bytes(fd, path, 0, sizeof bytes, bytes));
+    assert_message("train.csv' became shorter while it was in use");
+    assert_err(TY_ABORTED, train_file_same(fd, path, &mark));
+    assert_err(TY_ABORTED, train_file_part(path, &mark, 0, 5, bytes));
+    assert_int_equal(mkfifo(ty_format(&p.arena, "%s/fifo", p.dir), 0600), 0);
+    assert_err(TY_INVALID_ARGUMENT,
+               train_file_open(ty_format(&p.arena, "%s/fifo", p.dir), &fd, &mark));
+    assert_message("fifo' is not a file");
     close(fd);
-    struct train_feed *f = train_feed_new(m, &d, 16, true, true, 3, 2);
-    assert_err(TY_ABORTED, train_feed_take(f, 0, &b));
-    assert_message("was changed while it was trained on");
-    train_feed_free(f);
-    train_data_clear(&d);
-    tensor_team_free(team);
+    place_clear(&p);
+}
+
+/* Lines before a piece are counted only for the message. */
+static void pieces_name_the_line_of_the_file(void **state)
+{
+    (void)state;
+    struct place p;
+    struct ty_buf b;
+    struct train_result r;
+    static const struct {
+        const char *row, *told;
+    } bad[] = {{"1,x,2\n", "train.csv: line 400001, column 2 (x): 'x' is not a number"},
+               {"1,nan,2\n", "train.csv: line 400001: 'x' is not finite"}};
+    place_init(&p);
+    for (size_t i = 0; i < TY_COUNT(bad); i++) {
+        ty_buf_init(&b, 1 << 24);
+        for (int k = 0; k < 400000; k++)
+            ty_buf_addf(&b, "%d.5,1,2\n", k % 7);
+        ty_buf_addz(&b, bad[i].row);
+        assert_ok(ty_file_replace(AT_FDCWD, p.options.train_paths[0], ty_buf_str(&b), 0644));
+        ty_buf_clear(&b);
+        assert_err(TY_INVALID_ARGUMENT, train_run(&p.options, &r));
+        assert_message(bad[i].told);
+    }
     place_clear(&p);
 }
 
@@ -602,5 +713,7 @@ static const struct CMUnitTest tests[] = {
     TEST("stream/has_every_row_once_a_pass", stream_has_every_row_once_a_pass),
     TEST("stream/reads_pieces", stream_reads_pieces),
     TEST("stream/tells_of_a_file_that_changed", stream_tells_of_a_file_that_changed),
+    TEST("files/that_become_shorter_are_told", files_that_become_shorter_are_told),
+    TEST("pieces/name_the_line_of_the_file", pieces_name_the_line_of_the_file),
 };
 TEST_MAIN("train", tests)

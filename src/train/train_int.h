@@ -9,7 +9,8 @@
  *   metric.c     metrics.def
  *   loop.c       a run from begin to end; report.c what it prints; curves.c event files
  *   plot.c       the curves as a picture, drawn on a canvas.c
- *   checkpoint.c save and resume
+ *   output.c     the output folder: its lock, and what an earlier run left; checkpoint.c save and
+ *                resume
  *   cluster.c    TF_CONFIG: who the replicas are; together.c how they run one loop
  *   export.c     a SavedModel; model_dir.c reading one back; predict.c */
 #ifndef TY_TRAIN_INT_H
@@ -24,9 +25,28 @@
 
 /* ---- files.c ---- */
 
-/* A whole file, mapped; an empty one is an empty string. */
-TY_NODISCARD ty_err train_file_map(const char *path, ty_str *ret_text);
-void train_file_unmap(ty_str text);
+/* A whole file. TY_ABORTED, here and below: it was changed meanwhile. */
+TY_NODISCARD ty_err train_file_read(const char *path, ty_str *ret_text);
+void train_file_free(ty_str text); /* {0} is fine */
+/* What tells a file from what becomes of it. */
+struct train_mark {
+    dev_t device;
+    ino_t inode;
+    nlink_t links;
+    size_t size;
+    struct timespec modified, changed;
+};
+/* A regular file. */
+TY_NODISCARD ty_err train_file_open(const char *path, int *ret_fd, struct train_mark *ret_mark);
+TY_NODISCARD ty_err train_file_bytes(int fd, const char *path, size_t from, size_t count,
+                                     char *into);
+/* Is it what it was? */
+TY_NODISCARD ty_err train_file_same(int fd, const char *path, const struct train_mark *mark);
+/* Bytes of the file of that name, which must be what it was before and after. Any thread. */
+TY_NODISCARD ty_err train_file_part(const char *path, const struct train_mark *mark, size_t from,
+                                    size_t count, char *into);
+/* Room for them; NULL, with the message, if there is no memory. free() it. */
+char *train_bytes_new(const char *path, size_t count);
 /* gs://BUCKET/NAME as the path of its file, or of the folder; anything else as it is. TY_NOT_FOUND:
  * there is no such bucket. */
 TY_NODISCARD ty_err train_path(struct ty_arena *a, const char *name, const char **ret_path);
@@ -205,10 +225,17 @@ struct train_checkpoints {
     const char *dir; /* .../checkpoints */
     int64_t keep;
     uint64_t model_id; /* of model, parameters and data: another run's state is refused */
+    bool has_best;     /* `best` is this run's */
 };
-TY_NODISCARD ty_err train_checkpoint_save(const struct train_checkpoints *c, struct nn_net *n,
+/* As `name`, or, NULL, as ckpt-STEP, which is then in the list; those beyond `keep` go. */
+TY_NODISCARD ty_err train_checkpoint_save(struct train_checkpoints *c, struct nn_net *n,
                                           struct train_optimizer *o, const struct metrics *m,
                                           const struct train_state *s, const char *name);
+/* A run begins anew: nothing goes on from what an earlier one left. It failed before it had a
+ * checkpoint: what was there is again as it was. It has one: what the earlier one left goes. */
+TY_NODISCARD ty_err train_checkpoints_set_aside(const struct train_checkpoints *c);
+TY_NODISCARD ty_err train_checkpoints_put_back(const struct train_checkpoints *c);
+TY_NODISCARD ty_err train_checkpoints_forget(const struct train_checkpoints *c);
 /* The newest that is whole; TY_NOT_FOUND if there is none. */
 TY_NODISCARD ty_err train_checkpoint_load(const struct train_checkpoints *c, struct nn_net *n,
                                           struct train_optimizer *o, struct metrics *m,
@@ -338,6 +365,8 @@ TY_NODISCARD ty_err curves_epoch(struct curves *c, int64_t epoch, const struct m
 TY_NODISCARD ty_err curves_replicas(struct curves *c, int64_t epoch, const struct together *t);
 /* A histogram of each parameter. */
 TY_NODISCARD ty_err curves_weights(struct curves *c, int64_t epoch, const struct nn_net *n);
+/* Remove the event files of other runs. */
+TY_NODISCARD ty_err curves_forget(const struct curves *c, const char *dir);
 void curves_close(struct curves *c);
 
 /* ---- loop.c ---- */
@@ -345,6 +374,30 @@ void curves_close(struct curves *c);
 /* How many examples one forward pass should have: many, but in memory that a cache has a part in;
  * a multiple of `batch`. */
 size_t train_rows_fit(const struct nn_model *m, size_t batch);
+
+/* ---- output.c ---- */
+
+/* The output folder, held by this run. One thread. */
+struct train_output {
+    struct ty_arena *arena;
+    const char *dir, *name; /* of this machine; as the caller wrote it: gs://..., perhaps */
+    const char *lock_path;
+    int lock_fd; /* -1: not held */
+    bool made;   /* the folder, by this run */
+};
+/* Make the folder and hold it. TY_FAILED_PRECONDITION: another run does, which is named. */
+TY_NODISCARD ty_err output_open(struct train_output *o, struct ty_arena *a, const char *dir,
+                                const char *name);
+/* Can all be written that will be? Also removes what a killed run was writing. */
+TY_NODISCARD ty_err output_check(const struct train_output *o);
+/* Write export/savedmodel/STAMP. `alone`: then remove those of earlier runs. */
+TY_NODISCARD ty_err output_export(struct train_output *o, struct nn_net *n, bool alone,
+                                  const char **ret_stamp);
+void output_close(struct train_output *o); /* what was not opened, too, if lock_fd is -1 */
+/* For those who remove files of their own: one that is gone is fine; every entry of a folder. */
+TY_NODISCARD ty_err output_unlink(const char *path);
+TY_NODISCARD ty_err output_list(const char *dir, ty_err (*each)(void *arg, const char *name),
+                                void *arg);
 
 /* ---- export.c ---- */
 

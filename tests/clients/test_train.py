@@ -395,3 +395,79 @@ def test_mistakes_of_the_data(tmp_path, text, message, skipped):
             assert done.returncode == 1 and message in done.stderr and "Epoch 2" not in done.stdout, done.stderr
         else:
             assert done.returncode == 0 and f"{skipped} bad rows were skipped; the first: " in done.stderr and message in done.stderr, done.stderr
+
+
+# ---- the output folder ----
+
+def test_two_runs_do_not_share_an_output_folder(rides, tmp_path):
+    """The second one is told who is there, at once, and touches nothing; a run that was killed holds nothing."""
+    out = tmp_path / "out"
+    command = [BINARY, "train", "taxifare", "--train_data_path", f"{rides}/taxi-train*", "--num_examples_to_train_on", "100000000", "--num_evals", "1000",
+               "--nnsize", "8", "--nbuckets", "3", "--output_dir", out]
+    first = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        while "Epoch 2/" not in (line := first.stdout.readline()) and line:
+            pass
+        told = trainyard("train", "taxifare", "--train_data_path", "/nowhere", "--output_dir", out, ok=False)
+        assert re.search(rf"'{out}' is in use by process {first.pid} on \S+ \(since \d+-", told), told
+        assert list((out / "checkpoints").glob("ckpt-*.index"))
+    finally:
+        first.kill()
+        first.communicate()
+    assert (out / ".trainyard.lock").exists()
+    taxifare(rides, out)
+    assert not (out / ".trainyard.lock").exists() and len(list((out / "export" / "savedmodel").iterdir())) == 1
+
+
+def test_a_write_that_fails_takes_nothing_away_and_leaves_nothing(rides, tmp_path):
+    """TY_FAULT: from the Nth write on the disk is full: what is there is whole, and the model of the run before is still there."""
+    out = tmp_path / "out"
+    command = ["train", "taxifare", "--nbuckets", "3", "--train_data_path", f"{rides}/taxi-train*", "--num_evals", "2", "--batch_size", "32",
+               "--num_examples_to_train_on", "640", "--output_dir", out, "--quiet"]
+    trainyard(*command)
+    failures = 0
+    for n in range(1, 400, 5):
+        done = subprocess.run([BINARY, *map(str, command)], capture_output=True, text=True, timeout=60, env={**os.environ, "TY_FAULT": f"enospc-write:{n}+"})
+        assert done.returncode in (0, 1), done.stderr
+        models = list((out / "export" / "savedmodel").iterdir())
+        assert len(models) == 1 and (models[0] / "saved_model.pb").exists(), (n, models)
+        files = {file.name for file in (out / "checkpoints").iterdir()}
+        whole = {name[:-6] for name in files if name.endswith(".index")}
+        assert not [name for name in files if name.endswith(".tmp")] and whole, (n, files)
+        assert {name.split(".")[0] for name in files if ".data-" in name} == whole, (n, files)
+        assert "checkpoint" in files, (n, files)
+        if done.returncode == 0:
+            break
+        failures += 1
+        assert "No space left on device" in done.stderr, done.stderr
+    assert failures > 5 and done.returncode == 0
+
+
+def test_data_that_is_cut_off_while_it_is_read_is_told(rides, tmp_path):
+    """Truncated while a run reads it again and again: a sentence, never a signal."""
+    data = tmp_path / "data.csv"
+    data.write_bytes(b"".join(path.read_bytes() for path in sorted(rides.glob("taxi-train*"))) * 20)
+    text = (TOP / "examples" / "taxifare" / "model.yaml").read_text()
+    (tmp_path / "model.yaml").write_text(text.replace("\ntraining:\n", "\ntraining:\n  shuffle_window: 4000\n"))
+    process = subprocess.Popen([BINARY, "train", tmp_path / "model.yaml", "--train_data_path", data, "--cache_mb", "1", "--num_examples_to_train_on", "100000000",
+                                "--num_evals", "1000", "--nnsize", "8", "--nbuckets", "3"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        while "Epoch 1/" not in (line := process.stdout.readline()) and line:
+            pass
+        os.truncate(data, 100_000)
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 1 and f"'{data}' " in err and "while it was in use" in err, err
+
+
+def test_the_best_epoch_is_the_model(rides, tmp_path):
+    text = (TOP / "examples" / "taxifare" / "model.yaml").read_text()
+    assert "\ntraining:\n" in text
+    (tmp_path / "model.yaml").write_text(text.replace("\ntraining:\n", "\ntraining:\n  keep_best: true\n  patience: 1\n"))
+    log = trainyard("train", tmp_path / "model.yaml", "--train_data_path", f"{rides}/taxi-train*", "--eval_data_path", f"{rides}/taxi-valid*",
+                    "--output_dir", tmp_path / "out", "--num_examples_to_train_on", 64000, "--num_evals", 20, "--lr", 0.05)
+    losses = [float(x) for x in re.findall(r" val_loss: ([\d.]+)", log)]
+    best = min(range(len(losses)), key=losses.__getitem__)
+    assert best < len(losses) - 1, losses  # else this test shows nothing
+    assert f"The best epoch was {best + 1}, with a loss of " in log
