@@ -125,6 +125,8 @@ static ty_err sizes_read(struct nn_reader *r, const json_t *training, struct nn_
         err = nn_read_number(r, training, "steps", false, 0, UINT32_MAX, &steps);
     t->steps = (int64_t)steps;
     if (err == TY_OK)
+        err = nn_read_number(r, training, "passes", false, 0, 1 << 20, &t->passes);
+    if (err == TY_OK)
         err = nn_read_float(r, training, "clip_norm", 0, 1e9, &t->clip_norm);
     if (err == TY_OK)
         err = nn_read_float(r, training, "plateau_factor", 0, 1, &t->plateau_factor);
@@ -134,11 +136,11 @@ static ty_err sizes_read(struct nn_reader *r, const json_t *training, struct nn_
 ty_err nn_read_training(struct nn_reader *r, const json_t *training)
 {
     static const char *const keys[] = {
-        "optimizer", "wide_optimizer", "batch_size", "epochs",
-        "examples",  "steps",          "seed",       "shards",
-        "shuffle",   "shuffle_window", "bad_rows",   "keep_checkpoints",
-        "keep_best", "patience",       "plateau",    "plateau_factor",
-        "clip_norm", "metrics",        NULL};
+        "optimizer",        "wide_optimizer", "batch_size",     "epochs",
+        "examples",         "steps",          "passes",         "seed",
+        "shards",           "shuffle",        "shuffle_window", "bad_rows",
+        "keep_checkpoints", "keep_best",      "patience",       "plateau",
+        "plateau_factor",   "clip_norm",      "metrics",        NULL};
     static const char *const bad_rows[] = {"error", "skip", NULL};
     struct nn_training *t = &r->model->training;
     int bad = 0;

@@ -136,8 +136,10 @@ struct nn_optimizer {
 };
 struct nn_training {
     struct nn_optimizer optimizer, wide;                       /* wide: of the wide part */
-    int64_t batch_size, epochs, examples, steps, seed, shards; /* steps: of the run; 0: examples */
-    int64_t shuffle_window;                                    /* rows; 0: as many as are good */
+    int64_t batch_size, epochs, seed, shards;
+    int64_t steps, examples; /* of the run; 0: the next one says it, in the end a pass an epoch */
+    double passes;
+    int64_t shuffle_window; /* rows; 0: as many as are good */
     bool shuffle, skip_bad_rows;
     float clip_norm;          /* 0: none */
     int64_t keep_checkpoints; /* the last N; 0: none are written */

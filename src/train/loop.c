@@ -227,6 +227,21 @@ static ty_err outputs_open(struct run *r)
     return err;
 }
 
+/* What is better known before a run than after it. */
+static void begin_say(const struct run *r, const struct train_length *length)
+{
+    struct ty_buf b;
+    if (r->options->quiet)
+        return;
+    ty_buf_init(&b, 4096);
+    train_length_print(length, r->train.rows.count, &b);
+    if (r->options->output_dir == NULL)
+        ty_buf_addz(&b, "There is no --output_dir: nothing will be kept\n");
+    if (b.len > 0)
+        fputs(b.ptr, stdout);
+    ty_buf_clear(&b);
+}
+
 size_t train_rows_fit(const struct nn_model *m, size_t batch)
 {
     size_t width = 1;
@@ -271,20 +286,19 @@ static ty_err run_begin(struct run *r)
         err = together_begin(&r->together, r->net);
     if (err != TY_OK)
         return err;
-    bool endless = t->examples > 0 || t->steps > 0; /* else an epoch is a pass */
+    struct train_length length = train_length(t, r->train.rows.count);
     int threads = tensor_team_threads(r->team);
     r->labels = ty_new_array(&r->arena, float, r->eval_rows * r->model->head_count);
-    r->feed = train_feed_new(r->model, &r->train, batch, t->shuffle, endless, seed, threads);
+    r->feed =
+        train_feed_new(r->model, &r->train, batch, t->shuffle, length.field != NULL, seed, threads);
     r->feed->net = r->net;
     if (r->has_valid) {
         r->valid_feed =
             train_feed_new(r->model, &r->valid, r->eval_rows, false, false, seed, threads);
         r->valid_feed->net = r->net;
     }
-    r->steps_per_epoch = t->steps > 0 ? t->steps / t->epochs
-                         : endless    ? t->examples / (t->batch_size * t->epochs)
-                                      : (int64_t)train_feed_batches(r->feed);
-    r->steps_per_epoch = r->steps_per_epoch > 0 ? r->steps_per_epoch : 1;
+    r->steps_per_epoch = length.steps_per_epoch;
+    begin_say(r, &length);
     err = train_optimizer_new(r->net, r->steps_per_epoch * t->epochs, &r->optimizer);
     if (err != TY_OK)
         return err;

@@ -2,7 +2,8 @@
  *
  * CSV: a header if the first row names a column of the model, else all columns of the model in
  * order, with or without the label. JSON lines: objects by column; what is missing takes the
- * column's default, and a key that is no column is an error. Numbers have the digits that a float32 needs. */
+ * column's default, and a key that is no column is an error. Numbers have the digits that a float32
+ * needs. */
 #include "train/train_int.h"
 
 #include <math.h>
@@ -315,8 +316,8 @@ static ty_err keys_check(const struct nn_model *m, const json_t *object)
         for (k = 0; k < m->column_count; k++)
             if (!nn_is_label(m, k) && m->columns[k].type != CSV_SKIP)
                 ty_buf_addf(&b, "%s%s", b.len ? ", " : "", m->columns[k].name.ptr);
-        ty_err err = ty_fail(TY_INVALID_ARGUMENT,
-                             "the model has no column '%.60s'; it reads %s", key, b.ptr);
+        ty_err err = ty_fail(TY_INVALID_ARGUMENT, "the model has no column '%.60s'; it reads %s",
+                             key, b.ptr);
         ty_buf_clear(&b);
         return err;
     }

@@ -7,6 +7,7 @@
  *   feed.c, feed_pictures.c, feed_stream.c   the examples of a batch; order.c which rows those are
  *   optimizer.c  steps of optimizers.def, and rows of tables that wait for theirs
  *   metric.c     metrics.def
+ *   length.c     how many steps a run has
  *   loop.c       a run from begin to end; report.c what it prints; curves.c event files
  *   plot.c       the curves as a picture, drawn on a canvas.c
  *   checkpoint.c save and resume
@@ -296,6 +297,10 @@ void report_init(struct report *r, bool quiet, int64_t epochs, int64_t steps_per
 void report_epoch_begin(struct report *r, int64_t epoch);
 /* After a step: redraws the bar a few times a second if stdout is a terminal. */
 void report_step(struct report *r, int64_t epoch, int64_t step_in_epoch, const struct metrics *m);
+/* That line, after `seconds` of the epoch, for a terminal of so many columns: metrics that do not
+ * fit are left out, those at the end first. */
+void report_line(const struct report *r, int64_t epoch, int64_t step, double seconds,
+                 const struct metrics *m, size_t columns, struct ty_buf *b);
 void report_epoch_end(struct report *r, int64_t steps, const struct metrics *train,
                       const struct metrics *valid);
 void report_plot(const struct report *r); /* the curves, in characters */
@@ -339,6 +344,18 @@ TY_NODISCARD ty_err curves_replicas(struct curves *c, int64_t epoch, const struc
 /* A histogram of each parameter. */
 TY_NODISCARD ty_err curves_weights(struct curves *c, int64_t epoch, const struct nn_net *n);
 void curves_close(struct curves *c);
+
+/* ---- length.c ---- */
+
+struct train_length {
+    const char *field;       /* of training that says it; NULL: none, an epoch is a pass */
+    int64_t asked;           /* steps, by that field */
+    int64_t steps_per_epoch; /* that an epoch has */
+    int64_t epochs, batch;
+};
+struct train_length train_length(const struct nn_training *t, size_t rows);
+/* What a user should know of it, a line each: what was rounded, rows that are not used. */
+void train_length_print(const struct train_length *l, size_t rows, struct ty_buf *b);
 
 /* ---- loop.c ---- */
 
