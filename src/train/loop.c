@@ -271,10 +271,8 @@ static ty_err run_begin(struct run *r)
         r->model->training.shards = o->shards;
     r->eval_rows = train_rows_fit(r->model, batch);
     err = together_check(&r->together, t->shards);
-    if (err == TY_OK)
-        err = metrics_init(&r->arena, &r->metrics, r->model);
-    if (err == TY_OK)
-        err = metrics_init(&r->arena, &r->valid_metrics, r->model);
+    metrics_init(&r->arena, &r->metrics, r->model);
+    metrics_init(&r->arena, &r->valid_metrics, r->model);
     if (err == TY_OK)
         err = data_load(r);
     if (err == TY_OK)
@@ -299,9 +297,7 @@ static ty_err run_begin(struct run *r)
     }
     r->steps_per_epoch = length.steps_per_epoch;
     begin_say(r, &length);
-    err = train_optimizer_new(r->net, r->steps_per_epoch * t->epochs, &r->optimizer);
-    if (err != TY_OK)
-        return err;
+    r->optimizer = train_optimizer_new(r->net, r->steps_per_epoch * t->epochs);
     if (o->init_from) {
         size_t count;
         err = train_weights_load(o->init_from, r->net, &count);

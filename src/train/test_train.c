@@ -152,7 +152,7 @@ static void optimizer_deferred_is_exact(void **state)
         assert_ok(train_data_load(m, p.options.train_paths, 1, team, NULL, &d));
         for (int i = 0; i < 2; i++) {
             assert_ok(nn_net_new(m, 16, 4, 1, team, NULL, &nets[i]));
-            assert_ok(train_optimizer_new(nets[i], 300, &o[i]));
+            o[i] = train_optimizer_new(nets[i], 300);
             nn_flush_denormals();
             for (size_t step = 0; step < 300; step++) {
                 struct nn_batch b = {.rows = &d.rows,

@@ -5,8 +5,8 @@
  *   room.c       how much of the data stays in memory
  *   files.c      paths into files; data.c files into rows; pictures.c folders of images
  *   feed.c, feed_pictures.c, feed_stream.c   the examples of a batch; order.c which rows those are
- *   optimizer.c  steps of optimizers.def, and rows of tables that wait for theirs
- *   metric.c     metrics.def
+ *   optimizer.c  steps of nn/optimizers.def, and rows of tables that wait for theirs
+ *   metric.c     nn/metrics.def
  *   length.c     how many steps a run has
  *   loop.c       a run from begin to end; report.c what it prints; curves.c event files
  *   plot.c       the curves as a picture, drawn on a canvas.c
@@ -152,8 +152,7 @@ void feed_stream_init(struct train_feed *f);
 
 struct train_optimizer;
 /* Steps in all: what schedules without a length of their own decay over. */
-TY_NODISCARD ty_err train_optimizer_new(struct nn_net *n, int64_t steps,
-                                        struct train_optimizer **ret_optimizer);
+struct train_optimizer *train_optimizer_new(struct nn_net *n, int64_t steps);
 void train_optimizer_free(struct train_optimizer *o);
 /* Before a batch is computed: bring the rows of tables that it reads up to date. */
 void train_optimizer_ready(struct train_optimizer *o, const struct nn_batch *b);
@@ -184,8 +183,7 @@ struct metrics {
     struct metric *list; /* the first is the loss */
     size_t count;
 };
-TY_NODISCARD ty_err metrics_init(struct ty_arena *a, struct metrics *m,
-                                 const struct nn_model *model);
+void metrics_init(struct ty_arena *a, struct metrics *m, const struct nn_model *model);
 void metrics_reset(struct metrics *m);
 /* A batch: rows [first, first + count) of what the net gave. labels (count, heads) begin at it. */
 void metrics_add(struct metrics *m, const struct nn_model *model, const struct nn_outputs *out,

@@ -263,8 +263,8 @@ def test_images_that_cannot_be_read_are_named(flowers, tmp_path):
 def test_the_document_has_every_field():
     """docs/model-file.md and the tables in the code name the same kinds."""
     text = (TOP / "docs" / "model-file.md").read_text()
-    for path, pattern in (("nn/layers.def", r"^LAYER\((\w+)\)"), ("nn/features.def", r"^FEATURE\((\w+)\)"), ("train/optimizers.def", r"^OPTIMIZER\((\w+),"),
-                          ("train/metrics.def", r"^METRIC\((\w+),")):
+    for path, pattern in (("nn/layers.def", r"^LAYER\((\w+)\)"), ("nn/features.def", r"^FEATURE\((\w+)\)"), ("nn/optimizers.def", r"^OPTIMIZER\((\w+),"),
+                          ("nn/metrics.def", r"^METRIC\((\w+),")):
         for name in re.findall(pattern, (TOP / "src" / path).read_text(), re.M):
             assert f"`{name}`" in text, name
     keys = set()
