@@ -449,7 +449,7 @@ static void heads_with_mistakes(void **state)
          "the layer 'kinds' is a head's"},
         {"- {dense: 1, name: paid, ",
          "- {dense: 1, name: extra, input: h0}\n    - {dense: 1, name: paid, ",
-         "nothing reads the layer 'extra'"},
+         "the layer 'extra' is read by nothing"},
         {"class_weights: [1, 2, 0.5]", "class_weights: [1, 2]", "a number for each class"},
         {"class_weights: [1, 2, 0.5]", "class_weights: [1, 2, -1]", "must be 0 or more"},
         {"loss: huber", "classes: 3", "'classes' is not for a regression"},

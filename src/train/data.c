@@ -364,6 +364,22 @@ static size_t records_split(ty_str text, size_t most, size_t *starts, size_t *be
     return parts;
 }
 
+ty_err train_table_check(const char *path, ty_str text)
+{
+    if (!inflater_wanted(text))
+        return TY_OK;
+    return ty_fail(TY_INVALID_ARGUMENT,
+                   "'%s' is packed by gzip: unpack it first (gunzip); only TFRecord files are read "
+                   "packed",
+                   path);
+}
+
+ty_str train_table_text(ty_str text)
+{
+    ty_str mark = TY_STR("\xef\xbb\xbf");
+    return ty_str_drop(text, ty_str_starts(text, mark) ? mark.len : 0);
+}
+
 static ty_err file_cut(struct train_source *l, const char *path, ty_str text)
 {
     const struct nn_model *m = l->model;
@@ -373,11 +389,13 @@ static ty_err file_cut(struct train_source *l, const char *path, ty_str text)
                           .columns = m->columns,
                           .column_count = m->column_count,
                           .skip_bad = m->training.skip_bad_rows};
-    if (m->header) {
-        ty_err err = header_read(l, path, text, &proto);
-        if (err != TY_OK)
-            return err;
-    }
+    ty_err err = m->records ? TY_OK : train_table_check(path, text);
+    if (err == TY_OK && m->header)
+        err = header_read(l, path, text, &proto);
+    else if (!m->records)
+        proto.from = text.len - train_table_text(text).len;
+    if (err != TY_OK)
+        return err;
     ty_str body = ty_str_drop(text, proto.from);
     size_t parts = body.len / PIECE_BYTES + 1;
     size_t *starts = ty_new_array(&l->arena, size_t, parts + 1);
@@ -496,6 +514,14 @@ ty_err train_source_read(struct train_source *s, size_t row, size_t count, struc
         count -= n;
     }
     return err;
+}
+
+size_t train_source_piece(const struct train_source *s)
+{
+    size_t rows = 0;
+    for (size_t i = 0; i < s->piece_count; i++)
+        rows += s->pieces[i].count;
+    return rows / s->piece_count;
 }
 
 /* Map the files and cut them into pieces. */

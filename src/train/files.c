@@ -14,14 +14,14 @@ ty_err train_file_map(const char *path, ty_str *ret_text)
 {
     struct stat st;
     ty_err err = TY_OK;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO would wait for its writer */
     if (fd < 0)
         return ty_fail_errno(errno, "cannot open '%s'", path);
     *ret_text = (ty_str){"", 0};
     if (fstat(fd, &st) != 0)
         err = ty_fail_errno(errno, "cannot read '%s'", path);
     else if (!S_ISREG(st.st_mode))
-        err = ty_fail(TY_INVALID_ARGUMENT, "'%s' is not a file", path);
+        err = ty_fail(TY_INVALID_ARGUMENT, "'%s' is not a regular file", path);
     else if (st.st_size > 0) {
         void *text = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (text == MAP_FAILED)

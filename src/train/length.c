@@ -42,3 +42,15 @@ void train_length_print(const struct train_length *l, size_t rows, struct ty_buf
                     "(or its flag) says so\n",
                     examples, rows, l->field);
 }
+
+/* A block of a window is read by reading its piece. */
+void train_window_print(size_t window, size_t piece, struct ty_buf *b)
+{
+    size_t block = window / TRAIN_WINDOW_BLOCKS, times = block > 0 ? piece / block : 0;
+    if (times < 2)
+        return;
+    ty_buf_addf(b,
+                "a shuffle_window of %zu rows reads each row about %zu times a pass; one of %zu "
+                "reads it once\n",
+                window, times, piece * TRAIN_WINDOW_BLOCKS);
+}

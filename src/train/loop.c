@@ -235,6 +235,8 @@ static void begin_say(const struct run *r, const struct train_length *length)
         return;
     ty_buf_init(&b, 4096);
     train_length_print(length, r->train.rows.count, &b);
+    if (r->train.source)
+        train_window_print(r->feed->order.window, train_source_piece(r->train.source), &b);
     if (r->options->output_dir == NULL)
         ty_buf_addz(&b, "There is no --output_dir: nothing will be kept\n");
     if (b.len > 0)
@@ -257,6 +259,8 @@ static ty_err run_begin(struct run *r)
 {
     const struct train_options *o = r->options;
     ty_err err = model_load(r);
+    if (err == TY_OK && o->train_count == 0)
+        err = ty_fail(TY_INVALID_ARGUMENT, "--train_data_path is needed: files to train on");
     if (err != TY_OK)
         return err;
     const struct nn_layer *obstacle = nn_export_obstacle(r->model);
@@ -521,7 +525,7 @@ static ty_err run_all(struct run *r, struct train_result *result)
     result->loss = metric_value(&r->metrics.list[0]);
     result->val_loss = metric_value(&r->valid_metrics.list[0]);
     result->examples_per_second = is_chief(r) ? (double)r->examples / seconds : 0;
-    if (r->options->plot && is_chief(r))
+    if (r->options->plot && !r->options->quiet && is_chief(r))
         report_plot(&r->report);
     if (r->options->plot && output_of(r))
         err = train_plot(&r->report, ty_format(&r->arena, "%s/curves.png", r->options->output_dir));
@@ -560,8 +564,6 @@ ty_err train_run(const struct train_options *options, struct train_result *ret_r
     signals_set(before);
     nn_flush_denormals();
     ty_err err = options_local(&r.arena, options, o);
-    if (err == TY_OK && o->train_count == 0)
-        err = ty_fail(TY_INVALID_ARGUMENT, "--train_data_path is needed: files to train on");
     if (err == TY_OK)
         err = together_join(&r.together, &r.arena, o);
     r.team = tensor_team_new(o->threads);

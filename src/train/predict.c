@@ -170,6 +170,10 @@ static ty_err layout_by_name(struct predictor *p, const ty_str *fields, size_t c
         if (i == count)
             return ty_fail(TY_INVALID_ARGUMENT, "line 1: the header has no column '%s'",
                            m->columns[k].name.ptr);
+        for (size_t j = i + 1; j < count; j++)
+            if (ty_str_eq(fields[j], m->columns[k].name))
+                return ty_fail(TY_INVALID_ARGUMENT, "line 1: the header names '%s' twice",
+                               m->columns[k].name.ptr);
         l->columns[i] = m->columns[k];
         l->out[i] = values[k];
     }
@@ -214,7 +218,7 @@ static ty_err csv_predict(struct predictor *p, ty_str text)
     struct ty_arena strings = {0};
     ty_err err = csv_row(&p->arena, text, m->separator, &fields, &count, &used);
     if (err != TY_OK)
-        return ty_fail(TY_INVALID_ARGUMENT, "the input is empty");
+        return err;
     if (is_header(m, fields, count)) {
         l.used = used;
         err = layout_by_name(p, fields, count, &l);
@@ -367,6 +371,19 @@ static ty_err json_predict(struct predictor *p, ty_str text)
     return err;
 }
 
+static ty_err text_predict(struct predictor *p, ty_str text)
+{
+    ty_str start = ty_str_trim(text);
+    if (start.len == 0)
+        return ty_fail(TY_INVALID_ARGUMENT, "the input is empty");
+    if (start.ptr[0] == '{')
+        return json_predict(p, text);
+    if (start.ptr[0] == '[' && ty_str_starts(ty_str_trim(ty_str_drop(start, 1)), TY_STR("{")))
+        return ty_fail(TY_INVALID_ARGUMENT, "a list of objects: write each on a line of its own, "
+                                            "without the list (jq -c '.[]')");
+    return csv_predict(p, text);
+}
+
 /* A file of rows, or stdin. */
 static ty_err table_predict(struct predictor *p, const char *path)
 {
@@ -377,11 +394,10 @@ static ty_err table_predict(struct predictor *p, const char *path)
     ty_err err = from_stdin ? stdin_read(&b) : train_file_map(path, &input);
     if (from_stdin)
         input = ty_buf_str(&b);
-    ty_str start = ty_str_trim(input);
-    if (err == TY_OK && start.len == 0)
-        err = ty_fail(TY_INVALID_ARGUMENT, "the input is empty");
-    else if (err == TY_OK)
-        err = start.ptr[0] == '{' ? json_predict(p, input) : csv_predict(p, input);
+    if (err == TY_OK)
+        err = train_table_check(from_stdin ? "the input" : path, input);
+    if (err == TY_OK)
+        err = text_predict(p, train_table_text(input));
     if (!from_stdin)
         train_file_unmap(input);
     ty_buf_clear(&b);

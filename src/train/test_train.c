@@ -204,7 +204,7 @@ static void data_mistakes_name_file_and_line(void **state)
     expect_failure(&p, "1,2,3\n\n1,2,3\n1,2,99\n", TY_INVALID_ARGUMENT,
                    "train.csv: line 4: 'c' is 99, not from 0 to 49");
     expect_failure(&p, "1,2,3\n,2,3\n", TY_INVALID_ARGUMENT, "line 2, column 1 (y)");
-    expect_failure(&p, "1,2,3\nnan,2,3\n", TY_INVALID_ARGUMENT, "line 2: label nan is not finite");
+    expect_failure(&p, "1,2,3\nnan,2,3\n", TY_INVALID_ARGUMENT, "line 2: label 'y' is nan, not finite");
     expect_failure(&p, "1e20,2,3\n", TY_INVALID_ARGUMENT, "the loss of step 1 is not finite");
     p.options.train_paths[0] = "/tmp/no/such/file*";
     expect_failure(&p, "1,2,3\n", TY_NOT_FOUND, "no file matches '/tmp/no/such/file*'");

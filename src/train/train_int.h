@@ -65,7 +65,12 @@ TY_NODISCARD ty_err train_data_load(const struct nn_model *m, const char *const 
 /* Rows [row, row + count) to place `at`. Any one thread. TY_ABORTED: the file has changed. */
 TY_NODISCARD ty_err train_source_read(struct train_source *s, size_t row, size_t count,
                                       struct nn_rows *to, size_t at);
+size_t train_source_piece(const struct train_source *s); /* rows of one, about */
 void train_data_clear(struct train_data *d);
+/* Is this the text of a table, and not something packed? `path` is for the message. */
+TY_NODISCARD ty_err train_table_check(const char *path, ty_str text);
+/* The text without a byte order mark. */
+ty_str train_table_text(ty_str text);
 /* Before that: mean and deviation for the model's normalise features, from the same files. */
 TY_NODISCARD ty_err train_data_measure(struct nn_model *m, const char *const *patterns,
                                        size_t count, struct tensor_team *team);
@@ -96,6 +101,7 @@ TY_NODISCARD ty_err train_picture_take(struct train_pictures *p, size_t index,
 
 /* The endless sequence of rows: pass after pass over all, each in an order of its own, window by
  * window (order.c). */
+enum { TRAIN_WINDOW_BLOCKS = 16 };
 struct train_order {
     size_t count, window, block; /* rows of all, of a window, of one of its blocks */
     bool shuffle;
@@ -354,6 +360,8 @@ struct train_length {
 struct train_length train_length(const struct nn_training *t, size_t rows);
 /* What a user should know of it, a line each: what was rounded, rows that are not used. */
 void train_length_print(const struct train_length *l, size_t rows, struct ty_buf *b);
+/* Rows of pieces of that size are read again: a line if the window is small, which is slow. */
+void train_window_print(size_t window, size_t piece, struct ty_buf *b);
 
 /* ---- loop.c ---- */
 
