@@ -29,6 +29,7 @@ struct run {
     uint64_t evaluations;
     struct metrics metrics, valid_metrics;
     struct train_state state;
+    bool was_finished; /* before it began */
     struct train_checkpoints checkpoints;
     struct report report;
     struct curves curves;
@@ -167,20 +168,6 @@ static ty_err data_load(struct run *r)
     return err;
 }
 
-/* What makes a run this one: another model, data or seed would not go on but begin something else.
- */
-static uint64_t run_id(const struct run *r, uint64_t seed)
-{
-    const struct nn_model *m = r->model;
-    uint64_t id = fingerprint_cat64(fingerprint64(m->text), seed);
-    id = fingerprint_cat64(id, r->train.id);
-    for (size_t i = 0; i < m->parameter_count; i++)
-        id =
-            fingerprint_cat64(id, fingerprint64((ty_str){(const char *)m->parameters[i].numbers,
-                                                         m->parameters[i].count * sizeof(double)}));
-    return id;
-}
-
 /* Clear what an earlier run left in the output folder, and nothing else. */
 static ty_err output_clear(struct run *r)
 {
@@ -279,8 +266,9 @@ static ty_err run_begin(struct run *r)
     metrics_init(&r->arena, &r->valid_metrics, r->model);
     if (err == TY_OK)
         err = data_load(r);
+    r->checkpoints.run = train_identity(r->model, r->train.id, seed);
     if (err == TY_OK)
-        err = together_agree(&r->together, run_id(r, seed));
+        err = together_agree(&r->together, train_identity_sum(&r->checkpoints.run));
     if (err == TY_OK)
         err = nn_net_new(r->model, r->eval_rows, (size_t)t->shards, seed, r->team, r->together.crew,
                          &r->net);
@@ -314,7 +302,6 @@ static ty_err run_begin(struct run *r)
     r->checkpoints.dir =
         o->output_dir ? ty_format(&r->arena, "%s/checkpoints", o->output_dir) : NULL;
     r->checkpoints.keep = t->keep_checkpoints > 0 ? t->keep_checkpoints : 1;
-    r->checkpoints.model_id = run_id(r, seed);
     report_init(&r->report, o->quiet, t->epochs, r->steps_per_epoch, batch);
     return outputs_open(r);
 }
@@ -502,9 +489,29 @@ static ty_err export(struct run *r, struct train_result *result)
     return err;
 }
 
+/* A finished run that is resumed had nothing to do: is its model there? Another run's would be
+ * older than its last checkpoint. */
+static bool exported_before(struct run *r, struct train_result *result)
+{
+    const char *stamp = train_export_find(
+        &r->arena, ty_format(&r->arena, "%s/export/savedmodel", r->options->output_dir),
+        ty_format(&r->arena, "%s/checkpoint", r->checkpoints.dir));
+    if (!r->was_finished || stamp == NULL)
+        return false;
+    snprintf(result->export_dir, sizeof result->export_dir, "%s/export/savedmodel/%s",
+             r->options->output_dir, stamp);
+    if (!r->options->quiet)
+        printf("Its model is there: export/savedmodel/%s\n", stamp);
+    return true;
+}
+
 static ty_err run_all(struct run *r, struct train_result *result)
 {
     ty_err err = run_begin(r);
+    r->was_finished = r->state.finished;
+    if (err == TY_OK && r->was_finished && !r->options->quiet)
+        printf("The run had finished after step %" PRId64 ": there is nothing to go on with\n",
+               r->state.step);
     if (err == TY_OK && !r->options->quiet) {
         struct nn_param *params;
         size_t count = nn_net_params(r->net, &params), all = 0;
@@ -529,7 +536,7 @@ static ty_err run_all(struct run *r, struct train_result *result)
         report_plot(&r->report);
     if (r->options->plot && output_of(r))
         err = train_plot(&r->report, ty_format(&r->arena, "%s/curves.png", r->options->output_dir));
-    if (err == TY_OK && output_of(r) && !r->options->no_export)
+    if (err == TY_OK && output_of(r) && !r->options->no_export && !exported_before(r, result))
         err = export(r, result);
     return err == TY_OK ? together_end(&r->together) : err;
 }

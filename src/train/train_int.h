@@ -10,7 +10,7 @@
  *   length.c     how many steps a run has
  *   loop.c       a run from begin to end; report.c what it prints; curves.c event files
  *   plot.c       the curves as a picture, drawn on a canvas.c
- *   checkpoint.c save and resume
+ *   checkpoint.c save and resume; identity.c is it the same run?
  *   cluster.c    TF_CONFIG: who the replicas are; together.c how they run one loop
  *   export.c     a SavedModel; model_dir.c reading one back; predict.c */
 #ifndef TY_TRAIN_INT_H
@@ -196,6 +196,21 @@ void metrics_add(struct metrics *m, const struct nn_model *model, const struct n
                  size_t first, const float *labels, size_t count);
 double metric_value(const struct metric *m);
 
+/* ---- identity.c ---- */
+
+/* Another model file, other parameters (flags of the model and --shards), data or seed would not go
+ * on but begin something else. */
+enum { IDENTITY_MODEL, IDENTITY_PARAMETERS, IDENTITY_DATA, IDENTITY_SEED, IDENTITY_PARTS };
+struct train_identity {
+    uint64_t parts[IDENTITY_PARTS];
+};
+struct train_identity train_identity(const struct nn_model *m, uint64_t data, uint64_t seed);
+uint64_t train_identity_sum(const struct train_identity *id);
+const char *train_identity_text(struct ty_arena *a, const struct train_identity *id);
+/* Is that the text of this one? TY_FAILED_PRECONDITION says in what it is another. */
+TY_NODISCARD ty_err train_identity_check(struct ty_arena *a, const struct train_identity *id,
+                                         ty_str text);
+
 /* ---- checkpoint.c ---- */
 
 /* What a run is, beside its weights. */
@@ -209,7 +224,7 @@ struct train_state {
 struct train_checkpoints {
     const char *dir; /* .../checkpoints */
     int64_t keep;
-    uint64_t model_id; /* of model, parameters and data: another run's state is refused */
+    struct train_identity run; /* another's state is refused */
 };
 TY_NODISCARD ty_err train_checkpoint_save(const struct train_checkpoints *c, struct nn_net *n,
                                           struct train_optimizer *o, const struct metrics *m,
@@ -373,6 +388,8 @@ size_t train_rows_fit(const struct nn_model *m, size_t batch);
 
 /* Write a SavedModel as DIR; it appears whole or not at all. */
 TY_NODISCARD ty_err train_export(struct nn_net *n, const char *dir);
+/* The name of the newest in that folder that is not older than a file; NULL: there is none. */
+const char *train_export_find(struct ty_arena *a, const char *parent, const char *than);
 
 /* ---- model_dir.c ---- */
 
