@@ -77,10 +77,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct tensor_team *team = tensor_team_new(1);
     ty_assert(nn_model_parse(&a, "f", ty_str_of(MODEL), NULL, 0, &m) == TY_OK);
     ty_assert(nn_net_new(m, 4, 1, 1, team, NULL, &n) == TY_OK);
-    ty_assert(train_optimizer_new(n, 10, &o) == TY_OK);
-    ty_assert(metrics_init(&a, &metrics, m) == TY_OK);
+    o = train_optimizer_new(n, 10);
+    metrics_init(&a, &metrics, m);
     files_write(&a, dir, data, size);
-    struct train_checkpoints c = {.dir = dir, .keep = 1, .model_id = 1};
+    struct train_checkpoints c = {.dir = dir, .keep = 1, .run = {{1, 2, 3, 4}}};
     if (train_checkpoint_load(&c, n, o, &metrics, &state) == TY_OK)
         ty_assert(state.step >= 0 && state.epoch >= 0 && state.rate_scale <= 1 &&
                   train_optimizer_steps(o) == state.step);

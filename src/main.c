@@ -143,26 +143,32 @@ static int command_prepare(int argc, char **argv)
     return err == TY_OK ? 0 : EXIT_FAILED;
 }
 
-/* The trainer's own words; --help is the table's, as everywhere. */
+/* The trainer's own words, whose flags are the model file's, too. */
 static bool is_own(int argc, char **argv, const char *first, const char *second)
 {
-    int words = second ? 2 : 1;
-    if (argc <= words || strcmp(argv[1], first) != 0 || (second && strcmp(argv[2], second) != 0))
-        return false;
+    return argc > (second ? 2 : 1) && strcmp(argv[1], first) == 0 &&
+           (!second || strcmp(argv[2], second) == 0);
+}
+
+/* Their --help is the table's, as everywhere, after any other words. */
+static int run_own(int argc, char **argv, int words, int (*run)(int argc, char **argv))
+{
     for (int i = words + 1; i < argc; i++)
-        if (strcmp(argv[i], "--help") == 0)
-            return false;
-    return true;
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            argv[words + 1] = argv[i];
+            return cli_main(words + 2, argv);
+        }
+    return run(argc - words - 1, argv + words + 1);
 }
 
 int main(int argc, char **argv)
 {
     if (is_own(argc, argv, "train", NULL))
-        return train_command(argc - 2, argv + 2);
+        return run_own(argc, argv, 1, train_command);
     if (is_own(argc, argv, "predict", NULL))
-        return train_predict_command(argc - 2, argv + 2);
+        return run_own(argc, argv, 1, train_predict_command);
     if (is_own(argc, argv, "model", "show"))
-        return train_show_command(argc - 3, argv + 3);
+        return run_own(argc, argv, 2, train_show_command);
     if (argc > 1 && strcmp(argv[1], "serve") == 0)
         return command_serve(argc - 2, argv + 2);
     if (argc > 1 && strcmp(argv[1], "launch") == 0)

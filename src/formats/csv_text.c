@@ -89,6 +89,11 @@ ty_err csv_match_header(struct ty_arena *a, const ty_str *header, size_t header_
             i++;
         if (i == header_count)
             return missing_fail(a, wanted[w].name, header, header_count);
+        for (size_t k = i + 1; k < header_count; k++)
+            if (ty_str_eq(ty_str_trim(header[k]), wanted[w].name))
+                return ty_fail(TY_INVALID_ARGUMENT,
+                               "the header names '" TY_STR_FMT "' twice, columns %zu and %zu",
+                               TY_STR_ARG(wanted[w].name), i + 1, k + 1);
         if (columns[i].type != CSV_SKIP)
             return ty_fail(TY_INVALID_ARGUMENT, "column '" TY_STR_FMT "' is wanted twice",
                            TY_STR_ARG(wanted[w].name));

@@ -111,10 +111,12 @@ static ty_err digits(ty_str s, size_t at, size_t n, int64_t *ret)
     return TY_OK;
 }
 
-static ty_err time_fail(ty_str s, const char *what)
+static ty_err time_fail(const struct nn_model *m, const struct nn_value *v, ty_str s,
+                        const char *what)
 {
-    return ty_fail(TY_INVALID_ARGUMENT, "'%.*s' is no time with %s, as 2011-01-28 20:42:59 has",
-                   (int)(s.len < 40 ? s.len : 40), s.ptr, what);
+    return ty_fail(TY_INVALID_ARGUMENT,
+                   "'%s' is '%.*s', no time with %s, as 2011-01-28 20:42:59 has",
+                   m->values[v->inputs[0]].name.ptr, (int)(s.len < 40 ? s.len : 40), s.ptr, what);
 }
 
 static ty_err hour_compute(const struct nn_model *m, const struct nn_value *v,
@@ -125,7 +127,7 @@ static ty_err hour_compute(const struct nn_model *m, const struct nn_value *v,
     for (size_t i = 0; i < count; i++)
         if (digits(in[i], HOUR_AT, HOUR_LENGTH, &out[i]) != TY_OK) {
             *ret_bad = i;
-            return time_fail(in[i], "an hour");
+            return time_fail(m, v, in[i], "an hour");
         }
     return TY_OK;
 }
@@ -169,7 +171,7 @@ static ty_err weekday_compute(const struct nn_model *m, const struct nn_value *v
         if (digits(in[i], 0, 4, &year) != TY_OK || digits(in[i], 5, 2, &month) != TY_OK ||
             digits(in[i], 8, 2, &day) != TY_OK || month < 1 || month > 12) {
             *ret_bad = i;
-            return time_fail(in[i], "a date");
+            return time_fail(m, v, in[i], "a date");
         }
         int64_t early = month < 3; /* counts as months of the year before */
         year -= early;

@@ -145,15 +145,15 @@ static ty_err class_of(const struct nn_model *m, const struct nn_head *h, const 
                 *ret = (float)i;
                 return TY_OK;
             }
-        return ty_fail(TY_INVALID_ARGUMENT, "label '%.*s' is none of the classes",
-                       (int)(x->strings[row].len < 60 ? x->strings[row].len : 60),
+        return ty_fail(TY_INVALID_ARGUMENT, "label '%s' is '%.*s', none of the classes",
+                       v->name.ptr, (int)(x->strings[row].len < 60 ? x->strings[row].len : 60),
                        x->strings[row].ptr);
     }
     *ret = value_float(v, x, row);
     if (*ret >= 0 && *ret < (float)classes && *ret == floorf(*ret))
         return TY_OK;
-    return ty_fail(TY_INVALID_ARGUMENT, "label %g is not a class from 0 to %zu", (double)*ret,
-                   classes - 1);
+    return ty_fail(TY_INVALID_ARGUMENT, "label '%s' is %g, not a class from 0 to %zu", v->name.ptr,
+                   (double)*ret, classes - 1);
 }
 
 static ty_err label_take(const struct nn_model *m, const struct nn_head *h,
@@ -164,7 +164,8 @@ static ty_err label_take(const struct nn_model *m, const struct nn_head *h,
         return class_of(m, h, x, row, ret);
     *ret = value_float(&m->values[h->label], x, row);
     return isfinite(*ret) ? TY_OK
-                          : ty_fail(TY_INVALID_ARGUMENT, "label %g is not finite", (double)*ret);
+                          : ty_fail(TY_INVALID_ARGUMENT, "label '%s' is %g, not finite",
+                                    m->values[h->label].name.ptr, (double)*ret);
 }
 
 static ty_err labels_take(const struct nn_model *m, const struct nn_scratch *s, size_t count,

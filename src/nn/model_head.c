@@ -93,6 +93,45 @@ static ty_err loss_read(struct nn_reader *r, const json_t *head, struct nn_head 
     return err;
 }
 
+/* The loss is always there: it is the first row and not to be named. */
+static const struct {
+    const char *name;
+    int heads;
+} METRICS[] = {
+#define METRIC(name, heads, add, value) {#name, heads},
+#include "nn/metrics.def"
+#undef METRIC
+};
+
+static ty_err metric_check(struct nn_reader *r, ty_str name, enum nn_head_type type)
+{
+    struct ty_buf b;
+    ty_buf_init(&b, 400);
+    for (size_t i = 1; i < TY_COUNT(METRICS); i++) {
+        if (!(METRICS[i].heads & 1 << type))
+            continue;
+        if (ty_str_is(name, METRICS[i].name)) {
+            ty_buf_clear(&b);
+            return TY_OK;
+        }
+        ty_buf_addf(&b, "%s%s", b.len ? ", " : "", METRICS[i].name);
+    }
+    nn_enter(r, "metrics");
+    ty_err err =
+        nn_fail(r, "no '%.60s' for a head of type %s; there are %s", name.ptr, TYPES[type], b.ptr);
+    nn_leave(r);
+    ty_buf_clear(&b);
+    return err;
+}
+
+ty_err nn_read_metrics(struct nn_reader *r, const json_t *object, struct nn_head *h)
+{
+    ty_err err = nn_read_names(r, object, "metrics", h->metrics, NN_MAX_METRICS, &h->metric_count);
+    for (size_t i = 0; i < h->metric_count && err == TY_OK; i++)
+        err = metric_check(r, h->metrics[i], h->type);
+    return err;
+}
+
 static ty_err head_read(struct nn_reader *r, const json_t *head, bool alone)
 {
     static const char *const keys[] = {"type",    "label",         "output",      "loss",
@@ -121,7 +160,7 @@ static ty_err head_read(struct nn_reader *r, const json_t *head, bool alone)
     if (err == TY_OK)
         err = label_find(r, head, h);
     if (err == TY_OK && json_object_get(head, "metrics"))
-        err = nn_read_names(r, head, "metrics", h->metrics, NN_MAX_METRICS, &h->metric_count);
+        err = nn_read_metrics(r, head, h);
     h->from = m->logits_each;
     m->logits_each += h->class_count;
     m->head_count += err == TY_OK;
@@ -175,6 +214,20 @@ static ty_err head_connect(struct nn_reader *r, const json_t *head, struct nn_he
     return TY_OK;
 }
 
+/* A mistake of a layer, at its line. One field may be several: {dense: [8, 4]} is h0, h1. */
+static ty_err layer_fail(struct nn_reader *r, const struct nn_layer *l, const char *what)
+{
+    size_t depth = r->depth;
+    nn_enter(r, l->kind == &nn_layer_wide ? "wide" : "network");
+    if (l->place > 0) {
+        nn_enter(r, "layers");
+        nn_enter_index(r, l->place - 1);
+    }
+    ty_err err = nn_fail(r, "the layer '%s' %s", l->name.ptr, what);
+    r->depth = depth;
+    return err;
+}
+
 /* Each layer but the heads' has readers, and those have none but their head. */
 static ty_err layers_check(struct nn_reader *r)
 {
@@ -186,11 +239,10 @@ static ty_err layers_check(struct nn_reader *r)
     for (size_t i = 0; i < m->head_count; i++)
         heads[m->heads[i].layer]++;
     for (size_t i = 0; i < m->layer_count; i++) {
-        const char *name = m->layers[i].name.ptr;
         if (readers[i] + heads[i] == 0)
-            return nn_fail(r, "nothing reads the layer '%s'", name);
+            return layer_fail(r, &m->layers[i], "is read by nothing");
         if (heads[i] > 1 || (heads[i] == 1 && readers[i] > 0))
-            return nn_fail(r, "the layer '%s' is a head's and is read by another, too", name);
+            return layer_fail(r, &m->layers[i], "is a head's and is read by another, too");
     }
     return TY_OK;
 }

@@ -170,6 +170,7 @@ static ty_err after_dense(struct nn_reader *r, const json_t *object, const struc
             (json_is_number(value) && json_number_value(value) == 0))
             continue;
         struct nn_layer l = {.kind = i == 0 ? &nn_layer_dropout : &nn_layer_batch_norm,
+                             .place = dense->place,
                              .inputs = {r->model->layer_count - 1},
                              .input_count = 1};
         l.name = ty_str_of(ty_format(r->arena, "%s/%s", dense->name.ptr, keys[i]));
@@ -210,7 +211,7 @@ static ty_err dense_place(struct nn_reader *r, const json_t *object, struct nn_l
 static ty_err layer_read(struct nn_reader *r, const json_t *object, size_t index)
 {
     static const char *const common[] = {"name", "input", NULL};
-    struct nn_layer l = {0};
+    struct nn_layer l = {.place = index + 1};
     const char *keys[16];
     size_t n = 0;
     ty_err err = TY_OK;

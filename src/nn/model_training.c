@@ -39,13 +39,39 @@ static void optimizer_defaults(struct nn_optimizer *o)
     o->initial = is_adagrad || ty_str_is(o->kind, "ftrl") ? 0.1f : 0.0f;
 }
 
+/* Beside the fields that all have. */
+enum { OWN_FIELDS = 5 };
+static const char *const FIELDS[][OWN_FIELDS] = {
+#define OPTIMIZER(name, first, second, step, idle, ...) {__VA_ARGS__},
+#include "nn/optimizers.def"
+#undef OPTIMIZER
+};
+static const char *const OPTIMIZERS[] = {
+#define OPTIMIZER(name, ...) #name,
+#include "nn/optimizers.def"
+#undef OPTIMIZER
+    NULL};
+
+/* Which optimizer, and has it all the fields that are given? */
+static ty_err optimizer_kind_read(struct nn_reader *r, const json_t *object, ty_str *ret_kind)
+{
+    static const char *const keys[] = {"type", "learning_rate", "weight_decay", "schedule", "lazy"};
+    const char *all[TY_COUNT(keys) + OWN_FIELDS + 1] = {0};
+    int kind = 0;
+    ty_err err = json_is_object(object) ? nn_read_str(r, object, "type", true, ret_kind)
+                                        : nn_fail(r, "must be a mapping, such as {type: adam}");
+    if (err == TY_OK)
+        err = nn_read_word(r, object, "type", OPTIMIZERS, &kind);
+    if (err != TY_OK)
+        return err;
+    memcpy(all, keys, sizeof keys);
+    memcpy(all + TY_COUNT(keys), FIELDS[kind], sizeof FIELDS[kind]);
+    return nn_keys_check(r, object, all);
+}
+
 static ty_err optimizer_read(struct nn_reader *r, const json_t *training, const char *key,
                              struct nn_optimizer *o)
 {
-    static const char *const keys[] = {
-        "type",     "learning_rate", "beta1",    "beta2", "epsilon", "rho",
-        "momentum", "power",         "l1",       "l2",    "initial", "nesterov",
-        "lazy",     "weight_decay",  "schedule", NULL};
     const json_t *object = json_object_get(training, key);
     if (object == NULL)
         return TY_OK;
@@ -65,9 +91,7 @@ static ty_err optimizer_read(struct nn_reader *r, const json_t *training, const 
                    {"initial", 0, 1e6, &o->initial},
                    {"weight_decay", 0, 1, &o->weight_decay}};
     nn_enter(r, key);
-    ty_err err = nn_keys_check(r, object, keys);
-    if (err == TY_OK)
-        err = nn_read_str(r, object, "type", true, &o->kind);
+    ty_err err = optimizer_kind_read(r, object, &o->kind);
     if (err == TY_OK)
         optimizer_defaults(o);
     for (size_t i = 0; i < TY_COUNT(numbers) && err == TY_OK; i++)
@@ -92,8 +116,7 @@ static ty_err metrics_read(struct nn_reader *r, const json_t *training)
     if (json_object_get(training, "metrics") && r->model->head_count > 1)
         err = nn_fail(r, "'metrics' belong to each of the heads");
     else if (json_object_get(training, "metrics"))
-        err = nn_read_names(r, training, "metrics", first->metrics, NN_MAX_METRICS,
-                            &first->metric_count);
+        err = nn_read_metrics(r, training, first);
     for (size_t i = 0; i < r->model->head_count; i++) {
         struct nn_head *h = &r->model->heads[i];
         if (h->metric_count == 0)
@@ -125,6 +148,8 @@ static ty_err sizes_read(struct nn_reader *r, const json_t *training, struct nn_
         err = nn_read_number(r, training, "steps", false, 0, UINT32_MAX, &steps);
     t->steps = (int64_t)steps;
     if (err == TY_OK)
+        err = nn_read_number(r, training, "passes", false, 0, 1 << 20, &t->passes);
+    if (err == TY_OK)
         err = nn_read_float(r, training, "clip_norm", 0, 1e9, &t->clip_norm);
     if (err == TY_OK)
         err = nn_read_float(r, training, "plateau_factor", 0, 1, &t->plateau_factor);
@@ -134,11 +159,11 @@ static ty_err sizes_read(struct nn_reader *r, const json_t *training, struct nn_
 ty_err nn_read_training(struct nn_reader *r, const json_t *training)
 {
     static const char *const keys[] = {
-        "optimizer", "wide_optimizer", "batch_size", "epochs",
-        "examples",  "steps",          "seed",       "shards",
-        "shuffle",   "shuffle_window", "bad_rows",   "keep_checkpoints",
-        "keep_best", "patience",       "plateau",    "plateau_factor",
-        "clip_norm", "metrics",        NULL};
+        "optimizer",        "wide_optimizer", "batch_size",     "epochs",
+        "examples",         "steps",          "passes",         "seed",
+        "shards",           "shuffle",        "shuffle_window", "bad_rows",
+        "keep_checkpoints", "keep_best",      "patience",       "plateau",
+        "plateau_factor",   "clip_norm",      "metrics",        NULL};
     static const char *const bad_rows[] = {"error", "skip", NULL};
     struct nn_training *t = &r->model->training;
     int bad = 0;

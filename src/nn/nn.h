@@ -77,6 +77,7 @@ enum nn_activation { NN_LINEAR, NN_RELU, NN_SIGMOID, NN_TANH, NN_SOFTMAX };
 struct nn_layer {
     ty_str name;
     const struct nn_layer_kind *kind;
+    size_t place; /* in the file's list of layers, 1 and up, for messages; 0: it is not in it */
     size_t inputs[NN_MAX_INPUTS], input_count; /* layers before this one */
     size_t height, width, channels;            /* of the output; a vector has only channels */
     size_t units;                              /* dense, conv2d: filters */
@@ -106,6 +107,13 @@ struct nn_part {
 /* ---- the model ---- */
 
 enum nn_head_type { NN_REGRESSION, NN_BINARY, NN_MULTICLASS };
+/* Heads that a metric is for (metrics.def): bits. */
+enum {
+    NN_FOR_REGRESSION = 1 << NN_REGRESSION,
+    NN_FOR_BINARY = 1 << NN_BINARY,
+    NN_FOR_CLASSES = NN_FOR_BINARY | 1 << NN_MULTICLASS,
+    NN_FOR_ANY = NN_FOR_REGRESSION | NN_FOR_CLASSES
+};
 enum nn_loss { NN_MSE, NN_MAE, NN_HUBER, NN_CROSS_ENTROPY };
 /* What is predicted. A model has one head, or several that share a network: then each has a name,
  * and the losses are added, each times its weight. */
@@ -126,7 +134,7 @@ struct nn_head {
 };
 enum nn_schedule { NN_CONSTANT, NN_EXPONENTIAL, NN_STEP, NN_COSINE };
 struct nn_optimizer {
-    ty_str kind; /* of train/optimizers.def */
+    ty_str kind; /* of optimizers.def */
     float learning_rate, beta1, beta2, epsilon, momentum, rho, power, l1, l2, initial;
     float weight_decay;
     bool nesterov, lazy;
@@ -135,9 +143,11 @@ struct nn_optimizer {
     int64_t decay_steps; /* 0: all steps of the run */
 };
 struct nn_training {
-    struct nn_optimizer optimizer, wide;                       /* wide: of the wide part */
-    int64_t batch_size, epochs, examples, steps, seed, shards; /* steps: of the run; 0: examples */
-    int64_t shuffle_window;                                    /* rows; 0: as many as are good */
+    struct nn_optimizer optimizer, wide; /* wide: of the wide part */
+    int64_t batch_size, epochs, seed, shards;
+    int64_t steps, examples; /* of the run; 0: the next one says it, in the end a pass an epoch */
+    double passes;
+    int64_t shuffle_window; /* rows; 0: as many as are good */
     bool shuffle, skip_bad_rows;
     float clip_norm;          /* 0: none */
     int64_t keep_checkpoints; /* the last N; 0: none are written */

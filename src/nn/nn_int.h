@@ -3,6 +3,7 @@
  *   read.c    fields of the model file, with lines in messages
  *   expr.c    numbers written as expressions of parameters
  *   model.c, model_head.c, model_net.c, model_training.c   the sections of the file
+ *             (optimizers.def, metrics.def: the names and fields that there are)
  *   features.c, feature_*.c   kinds of features (features.def); measure.c what they ask of the data
  *   net.c     plan, forward, backward; net_crew.c what the ranks of a crew exchange
  *   layer_*.c kinds of layers (layers.def)
@@ -69,6 +70,8 @@ TY_NODISCARD ty_err nn_read_network(struct nn_reader *r, const json_t *root);
 /* head, or heads; then, when there are layers, which of them each head reads. */
 TY_NODISCARD ty_err nn_read_heads(struct nn_reader *r, const json_t *root);
 TY_NODISCARD ty_err nn_heads_connect(struct nn_reader *r, const json_t *root);
+/* The names of `metrics` in an object, which the head can have. */
+TY_NODISCARD ty_err nn_read_metrics(struct nn_reader *r, const json_t *object, struct nn_head *h);
 TY_NODISCARD ty_err nn_read_training(struct nn_reader *r, const json_t *training);
 /* The value of that name, of one of the types in `types` (bits), or a failure that lists some. */
 TY_NODISCARD ty_err nn_value_find(struct nn_reader *r, ty_str name, unsigned types, size_t *ret);

@@ -93,6 +93,21 @@ static void model_mistakes_name_their_line(void **state)
         {"buckets^2", "(buckets", "')' is missing"},
         {"words: [red, green, blue]", "words: [red, red]", "'red' twice"},
         {"count: buckets", "count: 1", "1 is not from 2"},
+        {"type: adam", "type: adm",
+         "toy.yaml:29: training.optimizer.type: 'adm' is none of sgd, adam, adagrad, rmsprop, "
+         "ftrl"},
+        {"type: adam", "type: adam, l1: 3",
+         "toy.yaml:29: training.optimizer.l1: no such field; there are type, learning_rate, "
+         "weight_decay, schedule, lazy, beta1, beta2, epsilon"},
+        {"type: adam, learning_rate: lr", "type: ftrl, rho: 0.2", "optimizer.rho: no such field"},
+        {"batch_size: 12", "metrics: [mse, acuracy]",
+         "toy.yaml:29: training.metrics: no 'acuracy' for a head of type regression; there are "
+         "mse, mae, rmse, root_mean_squared_error"},
+        {"output: fare", "output: fare, metrics: [auc]", "toy.yaml:28: head.metrics: no 'auc'"},
+        {"name: out", "name: out, input: h0",
+         "toy.yaml:26: network.layers[0]: the layer 'h1' is read by nothing"},
+        {"tanh}", "tanh, batch_norm: true}\n    - {dense: 2, name: g, input: h1}",
+         "toy.yaml:26: network.layers[0]: the layer 'h1/batch_norm' is read by nothing"},
         {"name: toy", "nam: toy", "toy.yaml:1: nam: no such field"},
         {"head: {", "head: [", "toy.yaml"},
     };
@@ -198,13 +213,13 @@ static void features_name_a_bad_row(void **state)
                                             "1,na,2,3,green,x\n",
                                             floats, ids, labels, &rows, &bad));
     assert_int_equal(bad, 1);
-    assert_message("'2013-04-23 1x:00:48' is no time with an hour");
+    assert_message("'when' is '2013-04-23 1x:00:48', no time with an hour");
     assert_err(TY_INVALID_ARGUMENT, compute(&a, m, "1,2013-04-23 25:00:48,2,3,green,x\n", floats,
                                             ids, labels, &rows, &bad));
     assert_message("'hours' is 25, not from 0 to 23");
     assert_err(TY_INVALID_ARGUMENT, compute(&a, m, "inf,2013-04-23 20:00:48,2,3,green,x\n", floats,
                                             ids, labels, &rows, &bad));
-    assert_message("label inf is not finite");
+    assert_message("label 'y' is inf, not finite");
     ty_arena_clear(&a);
 }
 
@@ -221,7 +236,7 @@ static void labels_must_be_classes(void **state)
     assert_ok(parse(&a, text, &m));
     assert_err(TY_INVALID_ARGUMENT, compute(&a, m, "3,2013-04-23 20:00:48,2,3,green,x\n", floats,
                                             ids, labels, &rows, &bad));
-    assert_message("label 3 is not a class from 0 to 2");
+    assert_message("label 'y' is 3, not a class from 0 to 2");
     ty_arena_clear(&a);
 }
 
@@ -434,7 +449,7 @@ static void heads_with_mistakes(void **state)
          "the layer 'kinds' is a head's"},
         {"- {dense: 1, name: paid, ",
          "- {dense: 1, name: extra, input: h0}\n    - {dense: 1, name: paid, ",
-         "nothing reads the layer 'extra'"},
+         "the layer 'extra' is read by nothing"},
         {"class_weights: [1, 2, 0.5]", "class_weights: [1, 2]", "a number for each class"},
         {"class_weights: [1, 2, 0.5]", "class_weights: [1, 2, -1]", "must be 0 or more"},
         {"loss: huber", "classes: 3", "'classes' is not for a regression"},

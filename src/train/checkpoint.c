@@ -76,7 +76,7 @@ static ty_err state_from(const double in[STATE_DOUBLES], struct train_state *s)
 static void run_add(struct writer *w, const struct train_checkpoints *c)
 {
     struct ty_buf b;
-    ty_str id = ty_str_of(ty_format(&w->arena, "%016" PRIx64, c->model_id));
+    ty_str id = ty_str_of(train_identity_text(&w->arena, &c->run));
     ty_buf_init(&b, 1000);
     if (w->err == TY_OK)
         w->err = bundle_add_strings(&w->bundle, TY_STR("trainyard/run"), &SHAPE_SCALAR, &id, &b);
@@ -368,11 +368,7 @@ static ty_err run_check(struct opened *b, const struct train_checkpoints *c)
         err = bundle_strings(&b->arena, e, b->data, &id, &count);
     if (err != TY_OK)
         return err;
-    if (count == 1 && ty_str_is(id[0], ty_format(&b->arena, "%016" PRIx64, c->model_id)))
-        return TY_OK;
-    return ty_fail(TY_FAILED_PRECONDITION,
-                   "it is of a run with another model, parameters, data or seed: leave out "
-                   "--resume to begin anew, or choose another output folder");
+    return train_identity_check(&b->arena, &c->run, count == 1 ? id[0] : (ty_str){0});
 }
 
 /* They were measured again before: of the same data they are the same. */

@@ -205,7 +205,7 @@ static ty_err flag_take(struct ty_arena *a, struct train_options *o, int argc, c
         err = f->set(o, NULL);
     } else {
         bool list = f->set == set_train || f->set == set_eval;
-        if (count == 0)
+        if (count == 0 || values[0][0] == '\0')
             err = ty_fail(TY_INVALID_ARGUMENT, "--%s needs a value", name);
         if (!list && count > 1)
             count = 1;
@@ -269,6 +269,12 @@ int train_command(int argc, char **argv)
     const char *model_dir = getenv("AIP_MODEL_DIR"); /* of a job that says where its outputs go */
     if (o->output_dir == NULL && model_dir && model_dir[0])
         o->output_dir = model_dir;
+    if (o->resume && o->output_dir == NULL) {
+        fputs("trainyard train: --resume needs the --output_dir that has the checkpoints\n",
+              stderr);
+        status = USAGE;
+        goto out;
+    }
     o->resume |= is_retried();
     err = train_run(o, &result);
     if (err != TY_OK)

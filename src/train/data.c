@@ -470,6 +470,22 @@ static ty_err rows_split(struct reading *r, size_t from, size_t parts, size_t *s
     return err;
 }
 
+ty_err train_table_check(const char *path, ty_str text)
+{
+    if (!inflater_wanted(text))
+        return TY_OK;
+    return ty_fail(TY_INVALID_ARGUMENT,
+                   "'%s' is packed by gzip: unpack it first (gunzip); only TFRecord files are read "
+                   "packed",
+                   path);
+}
+
+ty_str train_table_text(ty_str text)
+{
+    ty_str mark = TY_STR("\xef\xbb\xbf");
+    return ty_str_drop(text, ty_str_starts(text, mark) ? mark.len : 0);
+}
+
 static ty_err file_cut(struct train_source *l, struct reading *r)
 {
     const struct nn_model *m = l->model;
@@ -479,7 +495,14 @@ static ty_err file_cut(struct train_source *l, struct reading *r)
                           .columns = m->columns,
                           .column_count = m->column_count,
                           .skip_bad = m->training.skip_bad_rows};
-    ty_err err = m->header ? header_read(l, r, &proto) : TY_OK;
+    ty_str text;
+    ty_err err = reading_take(r, 0, 1, &text);
+    if (err == TY_OK && !m->records)
+        err = train_table_check(r->file->path, text);
+    if (err == TY_OK && m->header)
+        err = header_read(l, r, &proto);
+    else if (err == TY_OK && !m->records)
+        proto.from = text.len - train_table_text(text).len;
     size_t parts = (r->file->mark.size - proto.from) / PIECE_BYTES + 1;
     size_t *starts = ty_new_array(&l->arena, size_t, parts + 1);
     size_t *befores = ty_new_array(&l->arena, size_t, parts + 1);
@@ -644,6 +667,14 @@ ty_err train_source_read(struct train_source *s, size_t row, size_t count, struc
         count -= n;
     }
     return err;
+}
+
+size_t train_source_piece(const struct train_source *s)
+{
+    size_t rows = 0;
+    for (size_t i = 0; i < s->piece_count; i++)
+        rows += s->pieces[i].count;
+    return rows / s->piece_count;
 }
 
 static ty_err file_open(struct train_source *l, struct file *f, bool only)

@@ -8,6 +8,8 @@
  * failure left of it is removed, so that a full disk is not fuller than before. */
 #include "train/train_int.h"
 
+#include <dirent.h>
+
 enum { JSON_BYTES = 4 << 20 };
 
 static ty_err variables_write(struct ty_arena *a, const struct nn_net *n, const char *dir,
@@ -159,4 +161,30 @@ ty_err train_export(struct nn_net *n, const char *dir)
     ty_buf_clear(&index);
     ty_arena_clear(&a);
     return err;
+}
+
+static bool is_older(const struct stat *a, const struct stat *b)
+{
+    return a->st_mtim.tv_sec < b->st_mtim.tv_sec ||
+           (a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec < b->st_mtim.tv_nsec);
+}
+
+const char *train_export_find(struct ty_arena *a, const char *parent, const char *than)
+{
+    struct stat limit, newest = {0};
+    const char *found = NULL;
+    DIR *d = stat(than, &limit) == 0 ? opendir(parent) : NULL;
+    if (d == NULL)
+        return NULL;
+    for (const struct dirent *e; (e = readdir(d)) != NULL;) {
+        struct stat st;
+        if (e->d_name[0] == '.' ||
+            stat(ty_format(a, "%s/%s/saved_model.pb", parent, e->d_name), &st) != 0 ||
+            is_older(&st, &limit) || is_older(&st, &newest))
+            continue;
+        newest = st;
+        found = ty_format(a, "%s", e->d_name);
+    }
+    closedir(d);
+    return found;
 }

@@ -32,6 +32,7 @@ struct run {
     uint64_t evaluations;
     struct metrics metrics, valid_metrics;
     struct train_state state;
+    bool was_finished; /* before it began */
     struct train_checkpoints checkpoints;
     struct report report;
     struct curves curves;
@@ -170,20 +171,6 @@ static ty_err data_load(struct run *r)
     return err;
 }
 
-/* What makes a run this one: another model, data or seed would not go on but begin something else.
- */
-static uint64_t run_id(const struct run *r, uint64_t seed)
-{
-    const struct nn_model *m = r->model;
-    uint64_t id = fingerprint_cat64(fingerprint64(m->text), seed);
-    id = fingerprint_cat64(id, r->train.id);
-    for (size_t i = 0; i < m->parameter_count; i++)
-        id =
-            fingerprint_cat64(id, fingerprint64((ty_str){(const char *)m->parameters[i].numbers,
-                                                         m->parameters[i].count * sizeof(double)}));
-    return id;
-}
-
 static const char *curves_dir(struct run *r)
 {
     return ty_format(&r->arena, "%s/tensorboard", r->options->output_dir);
@@ -237,6 +224,23 @@ static ty_err outputs_open(struct run *r)
     return err;
 }
 
+/* What is better known before a run than after it. */
+static void begin_say(const struct run *r, const struct train_length *length)
+{
+    struct ty_buf b;
+    if (r->options->quiet)
+        return;
+    ty_buf_init(&b, 4096);
+    train_length_print(length, r->train.rows.count, &b);
+    if (r->train.source)
+        train_window_print(r->feed->order.window, train_source_piece(r->train.source), &b);
+    if (r->options->output_dir == NULL)
+        ty_buf_addz(&b, "There is no --output_dir: nothing will be kept\n");
+    if (b.len > 0)
+        fputs(b.ptr, stdout);
+    ty_buf_clear(&b);
+}
+
 size_t train_rows_fit(const struct nn_model *m, size_t batch)
 {
     size_t width = 1;
@@ -252,6 +256,8 @@ static ty_err run_begin(struct run *r)
 {
     const struct train_options *o = r->options;
     ty_err err = model_load(r);
+    if (err == TY_OK && o->train_count == 0)
+        err = ty_fail(TY_INVALID_ARGUMENT, "--train_data_path is needed: files to train on");
     if (err != TY_OK)
         return err;
     const struct nn_layer *obstacle = nn_export_obstacle(r->model);
@@ -266,14 +272,13 @@ static ty_err run_begin(struct run *r)
         r->model->training.shards = o->shards;
     r->eval_rows = train_rows_fit(r->model, batch);
     err = together_check(&r->together, t->shards);
-    if (err == TY_OK)
-        err = metrics_init(&r->arena, &r->metrics, r->model);
-    if (err == TY_OK)
-        err = metrics_init(&r->arena, &r->valid_metrics, r->model);
+    metrics_init(&r->arena, &r->metrics, r->model);
+    metrics_init(&r->arena, &r->valid_metrics, r->model);
     if (err == TY_OK)
         err = data_load(r);
+    r->checkpoints.run = train_identity(r->model, r->train.id, seed);
     if (err == TY_OK)
-        err = together_agree(&r->together, run_id(r, seed));
+        err = together_agree(&r->together, train_identity_sum(&r->checkpoints.run));
     if (err == TY_OK)
         err = nn_net_new(r->model, r->eval_rows, (size_t)t->shards, seed, r->team, r->together.crew,
                          &r->net);
@@ -281,23 +286,20 @@ static ty_err run_begin(struct run *r)
         err = together_begin(&r->together, r->net);
     if (err != TY_OK)
         return err;
-    bool endless = t->examples > 0 || t->steps > 0; /* else an epoch is a pass */
+    struct train_length length = train_length(t, r->train.rows.count);
     int threads = tensor_team_threads(r->team);
     r->labels = ty_new_array(&r->arena, float, r->eval_rows * r->model->head_count);
-    r->feed = train_feed_new(r->model, &r->train, batch, t->shuffle, endless, seed, threads);
+    r->feed =
+        train_feed_new(r->model, &r->train, batch, t->shuffle, length.field != NULL, seed, threads);
     r->feed->net = r->net;
     if (r->has_valid) {
         r->valid_feed =
             train_feed_new(r->model, &r->valid, r->eval_rows, false, false, seed, threads);
         r->valid_feed->net = r->net;
     }
-    r->steps_per_epoch = t->steps > 0 ? t->steps / t->epochs
-                         : endless    ? t->examples / (t->batch_size * t->epochs)
-                                      : (int64_t)train_feed_batches(r->feed);
-    r->steps_per_epoch = r->steps_per_epoch > 0 ? r->steps_per_epoch : 1;
-    err = train_optimizer_new(r->net, r->steps_per_epoch * t->epochs, &r->optimizer);
-    if (err != TY_OK)
-        return err;
+    r->steps_per_epoch = length.steps_per_epoch;
+    begin_say(r, &length);
+    r->optimizer = train_optimizer_new(r->net, r->steps_per_epoch * t->epochs);
     if (o->init_from) {
         size_t count;
         err = train_weights_load(o->init_from, r->net, &count);
@@ -310,7 +312,6 @@ static ty_err run_begin(struct run *r)
     r->checkpoints.dir =
         o->output_dir ? ty_format(&r->arena, "%s/checkpoints", o->output_dir) : NULL;
     r->checkpoints.keep = t->keep_checkpoints > 0 ? t->keep_checkpoints : 1;
-    r->checkpoints.model_id = run_id(r, seed);
     report_init(&r->report, o->quiet, t->epochs, r->steps_per_epoch, batch);
     return outputs_open(r);
 }
@@ -519,9 +520,29 @@ static ty_err export(struct run *r, struct train_result *result)
     return TY_OK;
 }
 
+/* A finished run that is resumed had nothing to do: is its model there? Another run's would be
+ * older than its last checkpoint. */
+static bool exported_before(struct run *r, struct train_result *result)
+{
+    const char *stamp = train_export_find(
+        &r->arena, ty_format(&r->arena, "%s/export/savedmodel", r->options->output_dir),
+        ty_format(&r->arena, "%s/checkpoint", r->checkpoints.dir));
+    if (!r->was_finished || stamp == NULL)
+        return false;
+    snprintf(result->export_dir, sizeof result->export_dir, "%s/export/savedmodel/%s",
+             r->options->output_dir, stamp);
+    if (!r->options->quiet)
+        printf("Its model is there: export/savedmodel/%s\n", stamp);
+    return true;
+}
+
 static ty_err run_all(struct run *r, struct train_result *result)
 {
     ty_err err = run_begin(r);
+    r->was_finished = r->state.finished;
+    if (err == TY_OK && r->was_finished && !r->options->quiet)
+        printf("The run had finished after step %" PRId64 ": there is nothing to go on with\n",
+               r->state.step);
     if (err == TY_OK && !r->options->quiet) {
         struct nn_param *params;
         size_t count = nn_net_params(r->net, &params), all = 0;
@@ -542,13 +563,13 @@ static ty_err run_all(struct run *r, struct train_result *result)
     result->loss = metric_value(&r->metrics.list[0]);
     result->val_loss = metric_value(&r->valid_metrics.list[0]);
     result->examples_per_second = is_chief(r) ? (double)r->examples / seconds : 0;
-    if (r->options->plot && is_chief(r))
+    if (r->options->plot && !r->options->quiet && is_chief(r))
         report_plot(&r->report);
     if (r->options->plot && output_of(r))
         err = train_plot(&r->report, ty_format(&r->arena, "%s/curves.png", r->options->output_dir));
     if (err == TY_OK)
         err = earlier_forget(r);
-    if (err == TY_OK && output_of(r) && !r->options->no_export)
+    if (err == TY_OK && output_of(r) && !r->options->no_export && !exported_before(r, result))
         err = export(r, result);
     return err == TY_OK ? together_end(&r->together) : err;
 }
@@ -594,8 +615,6 @@ ty_err train_run(const struct train_options *options, struct train_result *ret_r
     signals_set(before);
     nn_flush_denormals();
     ty_err err = options_local(&r.arena, options, o);
-    if (err == TY_OK && o->train_count == 0)
-        err = ty_fail(TY_INVALID_ARGUMENT, "--train_data_path is needed: files to train on");
     if (err == TY_OK)
         err = together_join(&r.together, &r.arena, o);
     if (err == TY_OK && output_of(&r))

@@ -7,8 +7,6 @@
 
 #include <math.h>
 
-enum { REGRESSION = 1 << NN_REGRESSION, BINARY = 1 << NN_BINARY };
-enum { CLASSES = BINARY | 1 << NN_MULTICLASS, ANY = REGRESSION | CLASSES };
 enum { SUM, COUNT };                                                     /* of means */
 enum { TRUE_POSITIVE, FALSE_POSITIVE, FALSE_NEGATIVE };                  /* at one half */
 enum { POSITIVE_AT = 4, NEGATIVE_AT = POSITIVE_AT + METRIC_THRESHOLDS }; /* histograms */
@@ -22,7 +20,6 @@ struct batch {
 };
 struct metric_kind {
     const char *name;
-    int heads;
     void (*add)(double *sums, const struct batch *b);
     double (*value)(const double *sums);
 };
@@ -231,16 +228,17 @@ static double auc_pr_value(const double *sums)
 /* ---- lists of them ---- */
 
 static const struct metric_kind KINDS[] = {
-#define METRIC(name, heads, add, value) {#name, heads, add, value},
-#include "train/metrics.def"
+#define METRIC(name, heads, add, value) {#name, add, value},
+#include "nn/metrics.def"
 #undef METRIC
 };
 
-static const struct metric_kind *kind_find(ty_str name, enum nn_head_type type)
+static const struct metric_kind *kind_find(ty_str name)
 {
     for (size_t i = 1; i < TY_COUNT(KINDS); i++)
-        if (ty_str_is(name, KINDS[i].name) && KINDS[i].heads & 1 << type)
+        if (ty_str_is(name, KINDS[i].name))
             return &KINDS[i];
+    ty_assert(false); /* the model file was checked by the same table */
     return NULL;
 }
 
@@ -253,21 +251,8 @@ static void metric_add(struct metrics *m, const struct metric_kind *kind, size_t
     snprintf(to->name, sizeof to->name, "%s%s%s", prefix, *prefix ? "_" : "", kind->name);
 }
 
-static ty_err kind_missing(ty_str name, enum nn_head_type type)
-{
-    struct ty_buf b;
-    ty_buf_init(&b, 400);
-    for (size_t k = 1; k < TY_COUNT(KINDS); k++)
-        if (KINDS[k].heads & 1 << type)
-            ty_buf_addf(&b, "%s%s", b.len ? ", " : "", KINDS[k].name);
-    ty_err err = ty_fail(TY_INVALID_ARGUMENT, "metrics: no '%s' for this head; there are %s",
-                         name.ptr, b.ptr);
-    ty_buf_clear(&b);
-    return err;
-}
-
 /* The loss of all; of several heads also each one's own, as Keras has it. */
-ty_err metrics_init(struct ty_arena *a, struct metrics *m, const struct nn_model *model)
+void metrics_init(struct ty_arena *a, struct metrics *m, const struct nn_model *model)
 {
     size_t most = 1;
     for (size_t i = 0; i < model->head_count; i++)
@@ -280,14 +265,9 @@ ty_err metrics_init(struct ty_arena *a, struct metrics *m, const struct nn_model
         const char *prefix = h->name.len ? h->name.ptr : "";
         if (h->name.len)
             metric_add(m, &KINDS[0], i, prefix);
-        for (size_t k = 0; k < h->metric_count; k++) {
-            const struct metric_kind *kind = kind_find(h->metrics[k], h->type);
-            if (kind == NULL)
-                return kind_missing(h->metrics[k], h->type);
-            metric_add(m, kind, i, prefix);
-        }
+        for (size_t k = 0; k < h->metric_count; k++)
+            metric_add(m, kind_find(h->metrics[k]), i, prefix);
     }
-    return TY_OK;
 }
 
 void metrics_reset(struct metrics *m)

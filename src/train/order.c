@@ -2,11 +2,11 @@
  * checkpoint takes the same ones, and so does one that has less memory.
  *
  * A pass is cut into windows, which are what is in memory at once if the data is not. A window is
- * WINDOW_BLOCKS blocks of neighbouring rows from anywhere, and its rows are shuffled; data of one
- * window is simply shuffled. The last block may be short and is always the last. */
+ * TRAIN_WINDOW_BLOCKS blocks of neighbouring rows from anywhere, and its rows are shuffled; data of
+ * one window is simply shuffled. The last block may be short and is always the last. */
 #include "train/train_int.h"
 
-enum { WINDOW_BLOCKS = 16, MOST_WINDOW = 1 << 20, LEAST_WINDOW = 1024, WINDOW_BYTES = 256 << 20 };
+enum { MOST_WINDOW = 1 << 20, LEAST_WINDOW = 1024, WINDOW_BYTES = 256 << 20 };
 
 size_t train_row_bytes(const struct nn_model *m)
 {
@@ -35,8 +35,8 @@ void train_order_init(struct train_order *o, size_t count, size_t window, bool s
                               .pass = UINT64_MAX,
                               .number = UINT64_MAX};
     if (window < count) {
-        o->block = (window + WINDOW_BLOCKS - 1) / WINDOW_BLOCKS;
-        o->window = o->block * WINDOW_BLOCKS;
+        o->block = (window + TRAIN_WINDOW_BLOCKS - 1) / TRAIN_WINDOW_BLOCKS;
+        o->window = o->block * TRAIN_WINDOW_BLOCKS;
     }
     o->blocks = malloc((o->count / o->block + 2) * sizeof *o->blocks);
     o->local = malloc((o->window + 1) * sizeof *o->local);

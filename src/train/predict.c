@@ -2,7 +2,8 @@
  *
  * CSV: a header if the first row names a column of the model, else all columns of the model in
  * order, with or without the label. JSON lines: objects by column; what is missing takes the
- * column's default. Numbers have the digits that a float32 needs. */
+ * column's default, and a key that is no column is an error. Numbers have the digits that a float32
+ * needs. */
 #include "train/train_int.h"
 
 #include <math.h>
@@ -169,6 +170,10 @@ static ty_err layout_by_name(struct predictor *p, const ty_str *fields, size_t c
         if (i == count)
             return ty_fail(TY_INVALID_ARGUMENT, "line 1: the header has no column '%s'",
                            m->columns[k].name.ptr);
+        for (size_t j = i + 1; j < count; j++)
+            if (ty_str_eq(fields[j], m->columns[k].name))
+                return ty_fail(TY_INVALID_ARGUMENT, "line 1: the header names '%s' twice",
+                               m->columns[k].name.ptr);
         l->columns[i] = m->columns[k];
         l->out[i] = values[k];
     }
@@ -213,7 +218,7 @@ static ty_err csv_predict(struct predictor *p, ty_str text)
     struct ty_arena strings = {0};
     ty_err err = csv_row(&p->arena, text, m->separator, &fields, &count, &used);
     if (err != TY_OK)
-        return ty_fail(TY_INVALID_ARGUMENT, "the input is empty");
+        return err;
     if (is_header(m, fields, count)) {
         l.used = used;
         err = layout_by_name(p, fields, count, &l);
@@ -239,14 +244,43 @@ static ty_err csv_predict(struct predictor *p, ty_str text)
 
 /* ---- JSON lines ---- */
 
-static ty_err number_of(const char *name, const json_t *value, double *ret)
+/* A value, or the only one of a list: clients of a serving API write either. */
+static const json_t *value_of(const json_t *value)
 {
-    const json_t *one =
-        json_is_array(value) && json_array_size(value) == 1 ? json_array_get(value, 0) : value;
-    if (!json_is_number(one))
-        return ty_fail(TY_INVALID_ARGUMENT, "'%s' must be a number", name);
-    *ret = json_number_value(one);
+    return json_is_array(value) && json_array_size(value) == 1 ? json_array_get(value, 0) : value;
+}
+
+static ty_err text_set(const struct csv_column *c, const json_t *value, struct ty_arena *strings,
+                       ty_str *ret)
+{
+    if (!json_is_string(value))
+        return ty_fail(TY_INVALID_ARGUMENT, "'%s' must be a text", c->name.ptr);
+    *ret = ty_str_dup(strings, (ty_str){json_string_value(value), json_string_length(value)});
     return TY_OK;
+}
+
+/* 2 and 2.0 are whole, 2.5 and 1e300 are not: a number that would be cut is a mistake. */
+static ty_err int_set(const struct csv_column *c, const json_t *value, int64_t *ret)
+{
+    double number = json_number_value(value);
+    if (json_is_integer(value)) {
+        *ret = json_integer_value(value);
+        return TY_OK;
+    }
+    if (!json_is_number(value) || number != floor(number) || fabs(number) > 0x1p53)
+        return ty_fail(TY_INVALID_ARGUMENT, "'%s' must be a whole number", c->name.ptr);
+    *ret = (int64_t)number;
+    return TY_OK;
+}
+
+static void default_set(const struct csv_column *c, union csv_values *to, size_t row)
+{
+    if (c->type == CSV_STRING)
+        to->strings[row] = c->default_str;
+    else if (c->type == CSV_FLOAT)
+        to->floats[row] = c->default_float;
+    else
+        to->ints[row] = c->default_int;
 }
 
 static ty_err field_set(struct predictor *p, struct ty_arena *strings, size_t column,
@@ -254,26 +288,44 @@ static ty_err field_set(struct predictor *p, struct ty_arena *strings, size_t co
 {
     const struct csv_column *c = &p->dir.model->columns[column];
     union csv_values *to = &nn_scratch_columns(p->scratch)[column];
-    double number = 0;
-    ty_err err = TY_OK;
+    const json_t *one = value_of(value);
     if (value == NULL && c->required)
         return ty_fail(TY_INVALID_ARGUMENT, "'%s' is missing", c->name.ptr);
-    if (c->type == CSV_STRING) {
-        const json_t *one =
-            json_is_array(value) && json_array_size(value) == 1 ? json_array_get(value, 0) : value;
-        if (value != NULL && !json_is_string(one))
-            return ty_fail(TY_INVALID_ARGUMENT, "'%s' must be a text", c->name.ptr);
-        to->strings[row] =
-            value == NULL ? c->default_str : ty_str_dup(strings, ty_str_of(json_string_value(one)));
-        return TY_OK;
-    }
-    if (value != NULL)
-        err = number_of(c->name.ptr, value, &number);
-    if (c->type == CSV_FLOAT)
-        to->floats[row] = value == NULL ? c->default_float : (float)number;
+    if (value == NULL)
+        default_set(c, to, row);
+    else if (c->type == CSV_STRING)
+        return text_set(c, one, strings, &to->strings[row]);
+    else if (c->type == CSV_INT64)
+        return int_set(c, one, &to->ints[row]);
+    else if (!json_is_number(one))
+        return ty_fail(TY_INVALID_ARGUMENT, "'%s' must be a number", c->name.ptr);
     else
-        to->ints[row] = value == NULL ? c->default_int : (int64_t)number;
-    return err;
+        to->floats[row] = (float)json_number_value(one);
+    return TY_OK;
+}
+
+/* A misspelt column would silently be the default of the right one. */
+static ty_err keys_check(const struct nn_model *m, const json_t *object)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach ((json_t *)object, key, value) {
+        size_t k = 0;
+        while (k < m->column_count && !ty_str_is(m->columns[k].name, key))
+            k++;
+        if (k < m->column_count)
+            continue;
+        struct ty_buf b;
+        ty_buf_init(&b, 1000);
+        for (k = 0; k < m->column_count; k++)
+            if (!nn_is_label(m, k) && m->columns[k].type != CSV_SKIP)
+                ty_buf_addf(&b, "%s%s", b.len ? ", " : "", m->columns[k].name.ptr);
+        ty_err err = ty_fail(TY_INVALID_ARGUMENT, "the model has no column '%.60s'; it reads %s",
+                             key, b.ptr);
+        ty_buf_clear(&b);
+        return err;
+    }
+    return TY_OK;
 }
 
 static ty_err line_set(struct predictor *p, struct ty_arena *strings, ty_str line, size_t row)
@@ -283,6 +335,8 @@ static ty_err line_set(struct predictor *p, struct ty_arena *strings, ty_str lin
     ty_err err = wire_json_parse(line, &object);
     if (err == TY_OK && !json_is_object(object))
         err = ty_fail(TY_INVALID_ARGUMENT, "must be an object of columns");
+    if (err == TY_OK)
+        err = keys_check(m, object);
     for (size_t k = 0; k < m->column_count && err == TY_OK; k++)
         if (!nn_is_label(m, k) && m->columns[k].type != CSV_SKIP)
             err = field_set(p, strings, k, json_object_get(object, m->columns[k].name.ptr), row);
@@ -317,6 +371,19 @@ static ty_err json_predict(struct predictor *p, ty_str text)
     return err;
 }
 
+static ty_err text_predict(struct predictor *p, ty_str text)
+{
+    ty_str start = ty_str_trim(text);
+    if (start.len == 0)
+        return ty_fail(TY_INVALID_ARGUMENT, "the input is empty");
+    if (start.ptr[0] == '{')
+        return json_predict(p, text);
+    if (start.ptr[0] == '[' && ty_str_starts(ty_str_trim(ty_str_drop(start, 1)), TY_STR("{")))
+        return ty_fail(TY_INVALID_ARGUMENT, "a list of objects: write each on a line of its own, "
+                                            "without the list (jq -c '.[]')");
+    return csv_predict(p, text);
+}
+
 /* A file of rows, or stdin. */
 static ty_err table_predict(struct predictor *p, const char *path)
 {
@@ -327,11 +394,10 @@ static ty_err table_predict(struct predictor *p, const char *path)
     ty_err err = from_stdin ? stdin_read(&b) : train_file_read(path, &input);
     if (from_stdin)
         input = ty_buf_str(&b);
-    ty_str start = ty_str_trim(input);
-    if (err == TY_OK && start.len == 0)
-        err = ty_fail(TY_INVALID_ARGUMENT, "the input is empty");
-    else if (err == TY_OK)
-        err = start.ptr[0] == '{' ? json_predict(p, input) : csv_predict(p, input);
+    if (err == TY_OK)
+        err = train_table_check(from_stdin ? "the input" : path, input);
+    if (err == TY_OK)
+        err = text_predict(p, train_table_text(input));
     if (!from_stdin)
         train_file_free(input);
     ty_buf_clear(&b);

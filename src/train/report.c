@@ -1,12 +1,15 @@
 /* report.c -- what a run prints: Keras's lines, a bar on a terminal, curves at the end.
  *
  * A line an epoch, as Keras with verbose=2. On a terminal the line of the running epoch is redrawn
- * a few times a second with rate and time left; in a log there are no such lines. */
+ * a few times a second with rate and time left, and as many metrics as the terminal is wide; in a
+ * log there are no such lines. */
 #include "train/train_int.h"
 
 #include <math.h>
+#include <sys/ioctl.h>
 
 enum { REDRAW_MS = 100, BAR_WIDTH = 20, PLOT_ROWS = 12, PLOT_COLUMNS = 64 };
+enum { USUAL_COLUMNS = 80, LINE_BYTES = 1 << 16 };
 
 void report_init(struct report *r, bool quiet, int64_t epochs, int64_t steps_per_epoch,
                  size_t batch_size)
@@ -32,28 +35,53 @@ void report_epoch_begin(struct report *r, int64_t epoch)
     fflush(stdout);
 }
 
+/* Of the terminal, as it is now: it may be made narrower at any time. */
+static size_t terminal_columns(void)
+{
+    struct winsize size;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
+        return USUAL_COLUMNS;
+    return size.ws_col;
+}
+
+void report_line(const struct report *r, int64_t epoch, int64_t step, double seconds,
+                 const struct metrics *m, size_t columns, struct ty_buf *b)
+{
+    char bar[BAR_WIDTH + 1];
+    int full = (int)(step * BAR_WIDTH / r->steps_per_epoch);
+    for (int i = 0; i < BAR_WIDTH; i++)
+        bar[i] = i < full ? '=' : i == full ? '>' : '.';
+    bar[BAR_WIDTH] = '\0';
+    double rate = (double)step * (double)r->batch_size / seconds;
+    int64_t left = (r->epochs - epoch) * r->steps_per_epoch - step;
+    ty_buf_addf(b, "%" PRId64 "/%" PRId64 " [%s] %.0f examples/s, %.0f s left", step,
+                r->steps_per_epoch, bar, rate, (double)left * seconds / (double)step);
+    for (size_t i = 0; i < m->count; i++) {
+        size_t before = b->len;
+        ty_buf_addf(b, " - %s: %.4f", m->list[i].name, metric_value(&m->list[i]));
+        if (b->len >= columns) {
+            b->len = before;
+            break;
+        }
+    }
+    if (b->len >= columns) /* a character in the last column would begin another line */
+        b->len = columns > 0 ? columns - 1 : 0;
+}
+
 void report_step(struct report *r, int64_t epoch, int64_t step, const struct metrics *m)
 {
+    struct ty_buf b;
     if (!r->is_terminal || step % 16 != 0)
         return;
     int64_t now = ty_boot_ns();
     if (now - r->shown_ns < REDRAW_MS * INT64_C(1000000))
         return;
     r->shown_ns = now;
-    char bar[BAR_WIDTH + 1];
-    int full = (int)(step * BAR_WIDTH / r->steps_per_epoch);
-    for (int i = 0; i < BAR_WIDTH; i++)
-        bar[i] = i < full ? '=' : i == full ? '>' : '.';
-    bar[BAR_WIDTH] = '\0';
-    double seconds = (double)(now - r->epoch_began_ns) / 1e9;
-    double rate = (double)step * (double)r->batch_size / seconds;
-    int64_t left = (r->epochs - epoch) * r->steps_per_epoch - step;
-    printf("\r%" PRId64 "/%" PRId64 " [%s] %.0f examples/s, %.0f s left", step, r->steps_per_epoch,
-           bar, rate, (double)left * seconds / (double)step);
-    for (size_t i = 0; i < m->count; i++)
-        printf(" - %s: %.4f", m->list[i].name, metric_value(&m->list[i]));
-    printf("\033[K");
+    ty_buf_init(&b, LINE_BYTES);
+    report_line(r, epoch, step, (double)(now - r->epoch_began_ns) / 1e9, m, terminal_columns(), &b);
+    printf("\r" TY_STR_FMT "\033[K", TY_STR_ARG(ty_buf_str(&b)));
     fflush(stdout);
+    ty_buf_clear(&b);
 }
 
 /* "4 significant digits after the point, or an exponent", as Keras. */

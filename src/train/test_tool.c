@@ -155,8 +155,7 @@ int main(int argc, char **argv)
     if (argc < 7)
         return 2;
     tool_init(&t, argc, argv);
-    struct train_optimizer *o;
-    must(train_optimizer_new(t.net, t.steps, &o));
+    struct train_optimizer *o = train_optimizer_new(t.net, t.steps);
     bool free_run = strcmp(argv[1], "run") == 0;
     for (int64_t i = 0; i < t.steps; i++) {
         struct nn_batch b = batch_of(&t, i);

@@ -54,8 +54,13 @@ static void resume_is_exact(void **state)
         assert_message("stopped by SIGTERM after step");
     }
     p.options.stop_at_step = 0;
-    assert_same(whole, run_weights(&p, NULL));
+    assert_ok(train_run(&p.options, &r));
+    char *first = ty_format(&p.arena, "%s", r.export_dir);
     assert_same(whole, run_weights(&p, NULL)); /* it is over: nothing is done again */
+    assert_ok(train_run(&p.options, &r));
+    assert_string_equal(r.export_dir, first);
+    assert_ok(ty_remove_tree(AT_FDCWD, first)); /* the model is lost: it is exported again */
+    assert_same(whole, run_weights(&p, NULL));
     place_clear(&p);
 }
 
@@ -98,7 +103,17 @@ static void resume_refuses_another_run(void **state)
     p.options.resume = true;
     set(&p, "lr", "0.5");
     assert_err(TY_FAILED_PRECONDITION, train_run(&p.options, &r));
-    assert_message("another model, parameters, data or seed");
+    assert_message("it is of another run, which differs in parameters: leave out --resume");
+    p.options.setting_count = 0;
+    p.options.seed = 8;
+    assert_err(TY_FAILED_PRECONDITION, train_run(&p.options, &r));
+    assert_message("differs in seed: ");
+    p.options.seed = 7;
+    p.options.model_text = ty_format(&p.arena, "%s# more\n", MODEL);
+    write_text(&p, "train.csv", "1,2,3\n");
+    assert_err(TY_FAILED_PRECONDITION, train_run(&p.options, &r));
+    assert_message("differs in model file, data: ");
+    assert_message("--init_from begins with the weights");
     place_clear(&p);
 }
 
@@ -152,7 +167,7 @@ static void optimizer_deferred_is_exact(void **state)
         assert_ok(train_data_load(m, p.options.train_paths, 1, team, NULL, &d));
         for (int i = 0; i < 2; i++) {
             assert_ok(nn_net_new(m, 16, 4, 1, team, NULL, &nets[i]));
-            assert_ok(train_optimizer_new(nets[i], 300, &o[i]));
+            o[i] = train_optimizer_new(nets[i], 300);
             nn_flush_denormals();
             for (size_t step = 0; step < 300; step++) {
                 struct nn_batch b = {.rows = &d.rows,
@@ -204,7 +219,8 @@ static void data_mistakes_name_file_and_line(void **state)
     expect_failure(&p, "1,2,3\n\n1,2,3\n1,2,99\n", TY_INVALID_ARGUMENT,
                    "train.csv: line 4: 'c' is 99, not from 0 to 49");
     expect_failure(&p, "1,2,3\n,2,3\n", TY_INVALID_ARGUMENT, "line 2, column 1 (y)");
-    expect_failure(&p, "1,2,3\nnan,2,3\n", TY_INVALID_ARGUMENT, "line 2: label nan is not finite");
+    expect_failure(&p, "1,2,3\nnan,2,3\n", TY_INVALID_ARGUMENT,
+                   "line 2: label 'y' is nan, not finite");
     expect_failure(&p, "1e20,2,3\n", TY_INVALID_ARGUMENT, "the loss of step 1 is not finite");
     p.options.train_paths[0] = "/tmp/no/such/file*";
     expect_failure(&p, "1,2,3\n", TY_NOT_FOUND, "no file matches '/tmp/no/such/file*'");

@@ -5,12 +5,13 @@
  *   room.c       how much of the data stays in memory
  *   files.c      paths into files; data.c files into rows; pictures.c folders of images
  *   feed.c, feed_pictures.c, feed_stream.c   the examples of a batch; order.c which rows those are
- *   optimizer.c  steps of optimizers.def, and rows of tables that wait for theirs
- *   metric.c     metrics.def
+ *   optimizer.c  steps of nn/optimizers.def, and rows of tables that wait for theirs
+ *   metric.c     nn/metrics.def
+ *   length.c     how many steps a run has
  *   loop.c       a run from begin to end; report.c what it prints; curves.c event files
  *   plot.c       the curves as a picture, drawn on a canvas.c
  *   output.c     the output folder: its lock, and what an earlier run left; checkpoint.c save and
- *                resume
+ *                resume; identity.c is it the same run?
  *   cluster.c    TF_CONFIG: who the replicas are; together.c how they run one loop
  *   export.c     a SavedModel; model_dir.c reading one back; predict.c */
 #ifndef TY_TRAIN_INT_H
@@ -84,7 +85,12 @@ TY_NODISCARD ty_err train_data_load(const struct nn_model *m, const char *const 
 /* Rows [row, row + count) to place `at`. Any one thread. TY_ABORTED: the file has changed. */
 TY_NODISCARD ty_err train_source_read(struct train_source *s, size_t row, size_t count,
                                       struct nn_rows *to, size_t at);
+size_t train_source_piece(const struct train_source *s); /* rows of one, about */
 void train_data_clear(struct train_data *d);
+/* Is this the text of a table, and not something packed? `path` is for the message. */
+TY_NODISCARD ty_err train_table_check(const char *path, ty_str text);
+/* The text without a byte order mark. */
+ty_str train_table_text(ty_str text);
 /* Before that: mean and deviation for the model's normalise features, from the same files. */
 TY_NODISCARD ty_err train_data_measure(struct nn_model *m, const char *const *patterns,
                                        size_t count, struct tensor_team *team);
@@ -115,6 +121,7 @@ TY_NODISCARD ty_err train_picture_take(struct train_pictures *p, size_t index,
 
 /* The endless sequence of rows: pass after pass over all, each in an order of its own, window by
  * window (order.c). */
+enum { TRAIN_WINDOW_BLOCKS = 16 };
 struct train_order {
     size_t count, window, block; /* rows of all, of a window, of one of its blocks */
     bool shuffle;
@@ -171,8 +178,7 @@ void feed_stream_init(struct train_feed *f);
 
 struct train_optimizer;
 /* Steps in all: what schedules without a length of their own decay over. */
-TY_NODISCARD ty_err train_optimizer_new(struct nn_net *n, int64_t steps,
-                                        struct train_optimizer **ret_optimizer);
+struct train_optimizer *train_optimizer_new(struct nn_net *n, int64_t steps);
 void train_optimizer_free(struct train_optimizer *o);
 /* Before a batch is computed: bring the rows of tables that it reads up to date. */
 void train_optimizer_ready(struct train_optimizer *o, const struct nn_batch *b);
@@ -203,13 +209,27 @@ struct metrics {
     struct metric *list; /* the first is the loss */
     size_t count;
 };
-TY_NODISCARD ty_err metrics_init(struct ty_arena *a, struct metrics *m,
-                                 const struct nn_model *model);
+void metrics_init(struct ty_arena *a, struct metrics *m, const struct nn_model *model);
 void metrics_reset(struct metrics *m);
 /* A batch: rows [first, first + count) of what the net gave. labels (count, heads) begin at it. */
 void metrics_add(struct metrics *m, const struct nn_model *model, const struct nn_outputs *out,
                  size_t first, const float *labels, size_t count);
 double metric_value(const struct metric *m);
+
+/* ---- identity.c ---- */
+
+/* Another model file, other parameters (flags of the model and --shards), data or seed would not go
+ * on but begin something else. */
+enum { IDENTITY_MODEL, IDENTITY_PARAMETERS, IDENTITY_DATA, IDENTITY_SEED, IDENTITY_PARTS };
+struct train_identity {
+    uint64_t parts[IDENTITY_PARTS];
+};
+struct train_identity train_identity(const struct nn_model *m, uint64_t data, uint64_t seed);
+uint64_t train_identity_sum(const struct train_identity *id);
+const char *train_identity_text(struct ty_arena *a, const struct train_identity *id);
+/* Is that the text of this one? TY_FAILED_PRECONDITION says in what it is another. */
+TY_NODISCARD ty_err train_identity_check(struct ty_arena *a, const struct train_identity *id,
+                                         ty_str text);
 
 /* ---- checkpoint.c ---- */
 
@@ -224,8 +244,8 @@ struct train_state {
 struct train_checkpoints {
     const char *dir; /* .../checkpoints */
     int64_t keep;
-    uint64_t model_id; /* of model, parameters and data: another run's state is refused */
-    bool has_best;     /* `best` is this run's */
+    struct train_identity run; /* another's state is refused */
+    bool has_best;             /* `best` is this run's */
 };
 /* As `name`, or, NULL, as ckpt-STEP, which is then in the list; those beyond `keep` go. */
 TY_NODISCARD ty_err train_checkpoint_save(struct train_checkpoints *c, struct nn_net *n,
@@ -323,6 +343,10 @@ void report_init(struct report *r, bool quiet, int64_t epochs, int64_t steps_per
 void report_epoch_begin(struct report *r, int64_t epoch);
 /* After a step: redraws the bar a few times a second if stdout is a terminal. */
 void report_step(struct report *r, int64_t epoch, int64_t step_in_epoch, const struct metrics *m);
+/* That line, after `seconds` of the epoch, for a terminal of so many columns: metrics that do not
+ * fit are left out, those at the end first. */
+void report_line(const struct report *r, int64_t epoch, int64_t step, double seconds,
+                 const struct metrics *m, size_t columns, struct ty_buf *b);
 void report_epoch_end(struct report *r, int64_t steps, const struct metrics *train,
                       const struct metrics *valid);
 void report_plot(const struct report *r); /* the curves, in characters */
@@ -369,6 +393,20 @@ TY_NODISCARD ty_err curves_weights(struct curves *c, int64_t epoch, const struct
 TY_NODISCARD ty_err curves_forget(const struct curves *c, const char *dir);
 void curves_close(struct curves *c);
 
+/* ---- length.c ---- */
+
+struct train_length {
+    const char *field;       /* of training that says it; NULL: none, an epoch is a pass */
+    int64_t asked;           /* steps, by that field */
+    int64_t steps_per_epoch; /* that an epoch has */
+    int64_t epochs, batch;
+};
+struct train_length train_length(const struct nn_training *t, size_t rows);
+/* What a user should know of it, a line each: what was rounded, rows that are not used. */
+void train_length_print(const struct train_length *l, size_t rows, struct ty_buf *b);
+/* Rows of pieces of that size are read again: a line if the window is small, which is slow. */
+void train_window_print(size_t window, size_t piece, struct ty_buf *b);
+
 /* ---- loop.c ---- */
 
 /* How many examples one forward pass should have: many, but in memory that a cache has a part in;
@@ -403,6 +441,8 @@ TY_NODISCARD ty_err output_list(const char *dir, ty_err (*each)(void *arg, const
 
 /* Write a SavedModel as DIR; it appears whole or not at all. */
 TY_NODISCARD ty_err train_export(struct nn_net *n, const char *dir);
+/* The name of the newest in that folder that is not older than a file; NULL: there is none. */
+const char *train_export_find(struct ty_arena *a, const char *parent, const char *than);
 
 /* ---- model_dir.c ---- */
 

@@ -1,14 +1,19 @@
 """trainyard train, predict and model show at the command line; TensorFlow loads and TensorBoard reads what they write."""
+import fcntl
+import gzip
 import json
 import math
 import os
 import pathlib
+import pty
 import random
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 
 import pytest
@@ -87,6 +92,126 @@ def test_mistakes_are_told(rides, tmp_path):
     assert "no file matches" in trainyard("train", "taxifare", "--train_data_path", "/nowhere*", ok=False)
     assert "needs a value" in trainyard("train", "taxifare", "--output_dir", ok=False)
     assert "is no SavedModel" in trainyard("predict", "--model", tmp_path, "-", ok=False, stdin="x\n")
+
+
+@pytest.mark.parametrize("words", [["train", "taxifare", "--help"], ["train", "taxifare", "--lr", "3", "-h"], ["train", "--help", "x"],
+                                   ["predict", "--model", "x", "--help", "y"], ["model", "show", "x", "--help"]])
+def test_help_comes_after_any_words(words):
+    assert ("usage" in (text := trainyard(*words).lower()) or "--" in text) and words[0] in text
+
+
+def test_what_is_not_kept_and_not_used_is_told(rides, tmp_path):
+    """A run that keeps nothing, one of a small part of the rows, one whose steps are rounded: a line of the log each."""
+    log = trainyard("train", "taxifare", "--train_data_path", f"{rides}/taxi-train*")
+    assert "There is no --output_dir: nothing will be kept" in log
+    assert "training.examples asks for 3 steps; 5 epochs of 1 steps are 5\n160 of 20000 rows will be trained on: training.examples " in log
+    log = taxifare(rides, tmp_path / "out", "--num_examples_to_train_on", 32000)
+    assert "nothing will be kept" not in log and "will be trained on" not in log and "asks for" not in log
+    assert trainyard("train", "taxifare", "--train_data_path", f"{rides}/taxi-train*", "--quiet", "--plot") == ""
+    for words, message in ((["--resume"], "--resume needs the --output_dir"), (["--output_dir="], "--output_dir needs a value")):
+        done = subprocess.run([BINARY, "train", "taxifare", "--train_data_path", f"{rides}/taxi-train*", *words], capture_output=True, text=True)
+        assert done.returncode == 2 and message in done.stderr
+    assert "there is no model 'nosuch'" in trainyard("train", "nosuch", ok=False)
+
+
+def test_passes_are_over_all_rows(trips, tmp_path):
+    """--num-epochs of the reference trainer is passes; without --train-size over the rows there are."""
+    log = trainyard("train", "chicago_taxi", "--train-files", trips / "train.csv", "--num-epochs", 20, "--job-dir", tmp_path / "out")
+    rows = int(re.search(r"^(\d+) rows to train", log, re.M)[1])
+    steps = rows * 20 // 128 // 5
+    assert log.count(f"\n{steps}/{steps} - ") == 5
+    log = trainyard("train", "chicago_taxi", "--train-files", trips / "train.csv", "--train-steps", 10)
+    assert log.count("\n2/2 - ") == 5
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100])
+def test_the_bar_fits_the_terminal(rides, columns):
+    own, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    process = subprocess.Popen([BINARY, "train", "taxifare", "--train_data_path", f"{rides}/taxi-train*", "--num_examples_to_train_on", "400000",
+                                "--num_evals", "1"], stdout=theirs)
+    os.close(theirs)
+    text = b""
+    while True:
+        try:
+            if not (more := os.read(own, 65536)):
+                break
+        except OSError:  # the other side is closed
+            break
+        text += more
+    os.close(own)
+    assert process.wait(timeout=60) == 0
+    lines = [line.split(b"\x1b")[0] for line in text.split(b"\r") if b"examples/s, " in line]
+    assert lines and max(map(len, lines)) < columns
+    assert any(b" - loss: " in line for line in lines) == (columns > 60)
+
+
+@pytest.fixture(scope="module")
+def tips(trips, tmp_path_factory):
+    """A small exported model with columns of numbers, of whole numbers and of texts."""
+    out = tmp_path_factory.mktemp("tips")
+    trainyard("train", "chicago_taxi", "--train-files", trips / "train.csv", "--train-steps", 5, "--job-dir", out)
+    return exported(out)
+
+
+@pytest.mark.parametrize("text, message", [
+    ('{"fare": 3}\n{"fair": 3}\n', "the input: line 2: the model has no column 'fair'; it reads trip_miles, trip_seconds, fare, payment_type, company"),
+    ('{"fare": 2.5}', "the input: line 1: 'fare' must be a whole number"),
+    ('{"fare": 1e300}', "'fare' must be a whole number"),
+    ('{"fare": "3"}', "'fare' must be a whole number"),
+    ('{"trip_miles": "far"}', "'trip_miles' must be a number"),
+    ('{"company": 3}', "'company' must be a text"),
+    ('[{"fare": 3}]', "a list of objects: write each on a line of its own"),
+    ('[1, 2]', "line 1 has 2 fields"),
+    (" \n", "the input is empty"),
+    ("trip_miles,trip_seconds,fare,payment_type,company,fare\n1,2,3,Cash,x,3\n", "line 1: the header names 'fare' twice"),
+])
+def test_mistakes_of_what_is_to_be_predicted(tips, text, message):
+    assert message in trainyard("predict", "--model", tips, "-", stdin=text, ok=False)
+
+
+def test_predict_takes_what_means_the_same(tips):
+    wanted = trainyard("predict", "--model", tips, "-", stdin='{"fare": 3, "company": "x"}\n')
+    for text in ('{"fare": 3.0, "company": "x"}', '{"fare": [3], "company": ["x"], "tip": 1, "trip_start_month": 4}', '\ufeff{"fare": 3, "company": "x"}',
+                 "\ufefftrip_miles,trip_seconds,fare,payment_type,company\n0,0,3,,x\n", "0,0,0,3,,,,,,,,,,,,,x\n", "\ufeff0,0,3,,,,,,,,,,,,,x\n"):
+        assert trainyard("predict", "--model", tips, "-", stdin=text) == wanted
+
+
+def test_what_is_no_table_is_told(rides, tips, tmp_path):
+    """Packed files and FIFOs; a byte order mark before numbers is no part of them."""
+    rows = (rides / "taxi-valid-000000000000.csv").read_text()
+    (tmp_path / "packed.csv.gz").write_bytes(gzip.compress(rows.encode()))
+    os.mkfifo(tmp_path / "pipe")
+    for name, message in (("packed.csv.gz", "is packed by gzip: unpack it first"), ("pipe", "is not a regular file")):
+        assert message in trainyard("train", "taxifare", "--train_data_path", tmp_path / name, ok=False)
+        assert message in trainyard("predict", "--model", tips, tmp_path / name, ok=False)
+    (tmp_path / "marked.csv").write_text("\ufeff" + rows)
+    assert "rows to train" in trainyard("train", "taxifare", "--train_data_path", tmp_path / "marked.csv")
+
+
+def test_a_small_window_over_large_data_is_told(rides, tmp_path):
+    """With rows that do not stay in memory each block of a window is read with its whole piece."""
+    model = (TOP / "examples" / "taxifare" / "model.yaml").read_text() + "  shuffle_window: 160\n"
+    (tmp_path / "model.yaml").write_text(model)
+    with open(tmp_path / "large.csv", "w") as out:
+        rows = (rides / "taxi-valid-000000000000.csv").read_text()
+        for _ in range(40):
+            out.write(rows)
+    log = trainyard("train", tmp_path / "model.yaml", "--train_data_path", tmp_path / "large.csv", "--cache_mb", 1)
+    assert re.search(r"a shuffle_window of 160 rows reads each row about \d+ times a pass; one of \d+ reads it once", log), log
+    assert "shuffle_window" not in trainyard("train", tmp_path / "model.yaml", "--train_data_path", tmp_path / "large.csv")
+
+
+def test_a_finished_run_is_not_exported_again(rides, tmp_path):
+    first = taxifare(rides, tmp_path / "out")
+    assert "The model is in" in first
+    model = exported(tmp_path / "out")
+    again = taxifare(rides, tmp_path / "out", "--resume")
+    assert "The run had finished after step 200: there is nothing to go on with" in again
+    assert f"Its model is there: export/savedmodel/{model.name}" in again and "Epoch" not in again
+    assert [p.name for p in model.parent.iterdir()] == [model.name]
+    told = taxifare(rides, tmp_path / "out", "--resume", "--lr", 0.5, "--seed", 9, ok=False)
+    assert "it is of another run, which differs in parameters, seed: leave out --resume" in told and "--init_from" in told
 
 
 def test_help_lists_the_flags_that_are_taken():
@@ -263,10 +388,13 @@ def test_images_that_cannot_be_read_are_named(flowers, tmp_path):
 def test_the_document_has_every_field():
     """docs/model-file.md and the tables in the code name the same kinds."""
     text = (TOP / "docs" / "model-file.md").read_text()
-    for path, pattern in (("nn/layers.def", r"^LAYER\((\w+)\)"), ("nn/features.def", r"^FEATURE\((\w+)\)"), ("train/optimizers.def", r"^OPTIMIZER\((\w+),"),
-                          ("train/metrics.def", r"^METRIC\((\w+),")):
+    for path, pattern in (("nn/layers.def", r"^LAYER\((\w+)\)"), ("nn/features.def", r"^FEATURE\((\w+)\)"), ("nn/optimizers.def", r"^OPTIMIZER\((\w+),"),
+                          ("nn/metrics.def", r"^METRIC\((\w+),")):
         for name in re.findall(pattern, (TOP / "src" / path).read_text(), re.M):
             assert f"`{name}`" in text, name
+    for name, fields in re.findall(r'^OPTIMIZER\((\w+), \S+, \S+, \w+, \w+, (.*)\)', (TOP / "src" / "nn" / "optimizers.def").read_text(), re.M):
+        row = re.search(rf"^\| `{name}` \|(.*)$", text, re.M)[1]
+        assert set(re.findall(r"`(\w+)`", row)) == set(re.findall(r'"(\w+)"', fields)), name
     keys = set()
     for source in (TOP / "src" / "nn").glob("*.c"):
         for table in re.findall(r"keys\[\] = \{(.*?)\}", source.read_text(), re.S):
@@ -375,11 +503,12 @@ training: {batch_size: 2, epochs: 2, bad_rows: %s, optimizer: {type: sgd, learni
 @pytest.mark.parametrize("text, message, skipped", [
     ("", "there is no header", None),
     ("kind,x\n", "has no rows", None),
+    ("kind,x,x\n1,2,3\n", "data.csv: the header names 'x' twice, columns 2 and 3", None),
     ("kind,y\n1,2\n", "column 'x' is not in the header, which has: kind, y", None),
     ("kind,x\n1,2\n0,1\n2,ten\n1,1\n", "data.csv: line 4, column 2 (x): ", 1),
     ("kind,x\n1,2\n0,1,5\n1,1\n", "data.csv: line 3", 1),
-    ("kind,x\n1,2\n3,1\n0,1\n", "data.csv: line 3: label 3 is not a class from 0 to 2", 1),
-    ("kind,x\n1,2\n-1,1\n0,0\n5,1\n", "data.csv: line 3: label -1 is not a class", 2),
+    ("kind,x\n1,2\n3,1\n0,1\n", "data.csv: line 3: label 'kind' is 3, not a class from 0 to 2", 1),
+    ("kind,x\n1,2\n-1,1\n0,0\n5,1\n", "data.csv: line 3: label 'kind' is -1, not a class", 2),
     ("kind,x\n1,2\n0.5,1\n0,0\n", "data.csv: line 3, column 1 (kind): '0.5' is not a whole number", 1),
     ("kind,x\n1,nan\n0,1\n2,2\n", "data.csv: line 2: 'x' is not finite", 1),
     ("kind,x\n1,1e38\n0,-1e38\n2,1e38\n", "is not finite: a smaller learning rate", None),
