@@ -34,7 +34,7 @@ static ty_err mark_get(int fd, const char *path, struct train_mark *ret_mark)
     if (fstat(fd, &st) != 0)
         return ty_fail_errno(errno, "cannot read '%s'", path);
     if (!S_ISREG(st.st_mode))
-        return ty_fail(TY_INVALID_ARGUMENT, "'%s' is not a file", path);
+        return ty_fail(TY_INVALID_ARGUMENT, "'%s' is not a regular file", path);
     *ret_mark = (struct train_mark){.device = st.st_dev,
                                     .inode = st.st_ino,
                                     .links = st.st_nlink,
