@@ -721,7 +721,7 @@ static void loader_close(struct train_source *l)
     ty_arena_clear(&l->arena);
 }
 
-/* Rows stay in memory, or the files stay open. Two windows are in memory anyway. */
+/* Rows stay in memory, or it stays known where they are. Two windows are in memory anyway. */
 static void rows_or_source(struct train_source *l, struct train_data *d, bool kept)
 {
     if (kept) {

@@ -13,7 +13,8 @@
  * Where to start: train_run in loop.c. Who frees: train_run and train_predict free what they made.
  * Threads: one run at a time in a process: SIGTERM and SIGINT are its own while it runs.
  * Errors: TY_INVALID_ARGUMENT for the model file, options and data (with file and line),
- * TY_CANCELLED after a signal, TY_DATA_LOSS for torn checkpoints and exports.
+ * TY_CANCELLED after a signal, TY_DATA_LOSS for torn checkpoints and exports, TY_ABORTED for a file
+ * that changed while it was read, TY_FAILED_PRECONDITION if another run holds the output folder.
  * One test: build/test_train resume/is_exact. */
 #ifndef TY_TRAIN_H
 #define TY_TRAIN_H
