@@ -679,7 +679,7 @@ static void files_that_become_shorter_are_told(void **state)
     assert_int_equal(mkfifo(ty_format(&p.arena, "%s/fifo", p.dir), 0600), 0);
     assert_err(TY_INVALID_ARGUMENT,
                train_file_open(ty_format(&p.arena, "%s/fifo", p.dir), &fd, &mark));
-    assert_message("fifo' is not a file");
+    assert_message("fifo' is not a regular file");
     close(fd);
     place_clear(&p);
 }
