@@ -672,6 +672,7 @@ ty_err train_source_read(struct train_source *s, size_t row, size_t count, struc
 size_t train_source_piece(const struct train_source *s)
 {
     size_t rows = 0;
+    ty_assert(s->piece_count > 0);
     for (size_t i = 0; i < s->piece_count; i++)
         rows += s->pieces[i].count;
     return rows / s->piece_count;

@@ -605,6 +605,14 @@ static ty_err options_local(struct ty_arena *a, const struct train_options *from
     return err;
 }
 
+static ty_err options_say(const struct train_options *o, ty_err err)
+{
+    const char *others[] = {o->output_dir, o->init_from, o->model};
+    err = train_names_say(err, o->train_paths, o->train_count);
+    err = train_names_say(err, o->eval_paths, o->eval_count);
+    return train_names_say(err, others, TY_COUNT(others));
+}
+
 ty_err train_run(const struct train_options *options, struct train_result *ret_result)
 {
     struct run r = {.curves = {{-1, -1}}, .output = {.lock_fd = -1}};
@@ -637,5 +645,5 @@ ty_err train_run(const struct train_options *options, struct train_result *ret_r
     signals_restore(before);
     if (err == TY_OK)
         *ret_result = result;
-    return err;
+    return err == TY_OK ? TY_OK : options_say(options, err);
 }

@@ -500,7 +500,7 @@ ty_err train_predict(const char *model_dir, const char *const *paths, size_t cou
     const char *path;
     ty_err err = model_dir_open(&p.dir, model_dir, 0, threads);
     if (err != TY_OK)
-        return err;
+        return train_names_say(err, &model_dir, 1);
     const struct nn_model *m = p.dir.model;
     p.block = p.dir.batch < NN_BLOCK_ROWS ? p.dir.batch : NN_BLOCK_ROWS;
     p.scratch = nn_scratch_new(&p.arena, m);
@@ -522,5 +522,5 @@ ty_err train_predict(const char *model_dir, const char *const *paths, size_t cou
     ty_buf_clear(&p.out);
     ty_arena_clear(&p.arena);
     model_dir_close(&p.dir);
-    return err;
+    return err == TY_OK ? TY_OK : train_names_say(err, paths, count);
 }

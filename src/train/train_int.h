@@ -3,6 +3,7 @@
  *   command.c    flags of the three commands
  *   builtin.c    model files in the binary
  *   room.c       how much of the data stays in memory
+ *   names.c      messages with the names that the user wrote
  *   files.c      paths into files; data.c files into rows; pictures.c folders of images
  *   feed.c, feed_pictures.c, feed_stream.c   the examples of a batch; order.c which rows those are
  *   optimizer.c  steps of nn/optimizers.def, and rows of tables that wait for theirs
@@ -57,6 +58,11 @@ TY_NODISCARD ty_err train_files_find(struct ty_arena *a, const char *const *patt
 /* All files in a folder and in those below it, in no order. */
 TY_NODISCARD ty_err train_folder_list(struct ty_arena *a, const char *dir, ty_str **ret_paths,
                                       size_t *ret_count);
+
+/* ---- names.c ---- */
+
+/* The thread's message, of `err`, with gs:// names in place of their files; NULL: no name. */
+ty_err train_names_say(ty_err err, const char *const *names, size_t count);
 
 /* ---- room.c ---- */
 

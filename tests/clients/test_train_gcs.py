@@ -50,7 +50,10 @@ def test_outside_of_a_job(yard, bucket):
     assert len(lines) > 100 and all("fare" in json.loads(line) for line in lines)
     assert "there is no bucket 'nowhere'" in local(yard, *flags("gs://nowhere", "out"), ok=False)
     assert "names no object that is a file" in local(yard, *flags("gs://rides/..", "out"), ok=False)
-    assert "no file matches" in local(yard, *flags("gs://rides/else", "out"), ok=False)
+    for words in (flags("gs://rides/else", "out"), ["predict", "--model", "gs://rides/else", "-"], ["predict", "--model", model, "gs://rides/else"]):
+        told = local(yard, *words, ok=False)
+        assert "'gs://rides/else" in told and str(yard.data) not in told
+    assert "no file matches 'gs://rides/else/in/taxi-train*'" in local(yard, *flags("gs://rides/else", "out"), ok=False)
 
 
 def test_in_a_job(yard, bucket):
