@@ -6,8 +6,7 @@
 
 # What each command needs. `demo` builds and runs; `check` also tests, formats and fuzzes.
 PACKAGES_BUILD=(gcc libc6-dev meson ninja-build pkg-config libmicrohttpd-dev libjansson-dev
-                libyaml-dev libsqlite3-dev zlib1g-dev libssl3 libjpeg62-turbo-dev libpng-dev
-                libopenmpi-dev)
+                libyaml-dev libsqlite3-dev zlib1g-dev libssl3 libjpeg62-turbo-dev libpng-dev)
 PACKAGES_CHECK=("${PACKAGES_BUILD[@]}" libcmocka-dev clang-14 clang-tidy-14 clang-format-14
                 libclang-rt-14-dev python3 python3-venv iproute2 util-linux ca-certificates
                 podman runc busybox-static openmpi-bin)

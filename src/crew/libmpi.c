@@ -19,7 +19,7 @@ ty_err libmpi_load(const char *file, struct libmpi *ret_library)
         const char *name;
         void *slot;
     } symbols[] = {
-#define MPI(name) {#name, &ret_library->name},
+#define MPI(name, arguments) {#name, &ret_library->name},
 #include "crew/libmpi.def"
 #undef MPI
         {"ompi_mpi_comm_world", &ret_library->world},
