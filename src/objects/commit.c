@@ -190,7 +190,8 @@ struct displace {
     bool found;
 };
 
-/* The live row gets its place in odd/. */
+/* The live row gets its place in odd/. Its file follows, and then it is to be settled: settling,
+ * too, displaces rows, which it has looked at already. */
 static ty_err displace_fn(struct db_conn *c, void *arg)
 {
     struct displace *x = arg;
@@ -215,6 +216,13 @@ static ty_err displace_fn(struct db_conn *c, void *arg)
     return row_insert(c, false, &x->row);
 }
 
+static ty_err displace(struct displace *x)
+{
+    ty_err err = db_write(x->o->db, displace_fn, x);
+    wake_settling(x->o);
+    return err;
+}
+
 /* `name` is a file where a folder has to be: to odd/ with it. */
 static ty_err shove_one(struct objects *o, struct ty_arena *a, ty_str bucket, ty_str name)
 {
@@ -225,7 +233,7 @@ static ty_err shove_one(struct objects *o, struct ty_arena *a, ty_str bucket, ty
         return err;
     x.seen = file_see(o, bucket, name);
     if (x.seen.kind == SEEN_FILE)
-        err = db_write(o->db, displace_fn, &x);
+        err = displace(&x);
     else if (x.seen.kind == SEEN_OTHER)
         err = ty_fail(TY_FAILED_PRECONDITION, "'" TY_STR_FMT "' is neither a file nor a folder",
                       TY_STR_ARG(name));
@@ -336,7 +344,7 @@ static ty_err place_around(struct objects *o, struct ty_arena *a, ty_str bucket,
     else if (err_no == ENOTDIR && shove(o, a, bucket, row->object.name) == TY_OK)
         return TY_OK;
     else
-        err = db_write(o->db, displace_fn, &x);
+        err = displace(&x);
     bool taken = err_no == ENOENT && x.found && x.row.place == row->place &&
                  ty_str_eq(x.row.stage, row->stage);
     if (err == TY_OK && (!x.found || taken)) /* deleted meanwhile, or taken away behind our back */

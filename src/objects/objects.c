@@ -135,6 +135,7 @@ ty_err objects_attach(const char *data_dir, struct objects **ret_objects)
     pthread_cond_init(&o->thread_wake, NULL);
     pthread_cond_init(&o->scan_wake, NULL);
     pthread_mutex_init(&o->recent_lock, NULL);
+    pthread_mutex_init(&o->reserve_lock, NULL);
     o->recent = calloc(RECENT_SLOTS, sizeof *o->recent);
     ty_assert(o->recent);
     ty_err err = open_files(o);
@@ -182,6 +183,7 @@ void objects_close(struct objects *o)
     pthread_mutex_destroy(&o->claim_lock);
     pthread_cond_destroy(&o->claim_free);
     pthread_mutex_destroy(&o->thread_lock);
+    pthread_mutex_destroy(&o->reserve_lock);
     pthread_cond_destroy(&o->thread_wake);
     pthread_cond_destroy(&o->scan_wake);
     pthread_mutex_destroy(&o->recent_lock);

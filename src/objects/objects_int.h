@@ -53,6 +53,8 @@ struct objects {
     bool unsettled;    /* atomic: something was committed since the last settling */
     uint64_t followed; /* atomic: rows changed because the disk had changed */
 
+    pthread_mutex_t reserve_lock; /* data/reserve is being made or given up */
+
     bool recent_usable;
     pthread_mutex_t recent_lock;
     struct recent *recent; /* RECENT_SLOTS of them */

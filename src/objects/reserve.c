@@ -4,7 +4,11 @@
  * data/reserve is a file of nothing, really allocated. A write that frees space, or notes what a
  * delete must know first, and meets a full disk removes it and is tried again; so does a start with
  * little room. The thread of settle.c makes it again, never of more than half of what is free, so
- * that whoever needed the room finds the other half. */
+ * that whoever needed the room finds the other half.
+ *
+ * A file's bytes are free when its unlink has returned and nobody has it open, not when its name is
+ * gone. So reserve_lock is held across these few calls: who finds that another has given up the
+ * reserve finds its room, too. */
 #include "objects/objects_int.h"
 
 #include <sys/statvfs.h>
@@ -42,7 +46,9 @@ ty_err write_freeing(struct objects *o, db_fn fn, void *arg)
     ty_err err = db_write(o->db, fn, arg);
     if (err != TY_RESOURCE_EXHAUSTED)
         return err;
+    pthread_mutex_lock(&o->reserve_lock);
     reserve_give_up(o->root_fd); /* or somebody else has, just now */
+    pthread_mutex_unlock(&o->reserve_lock);
     return db_write(o->db, fn, arg);
 }
 
@@ -56,7 +62,7 @@ static bool reserve_grow(int fd, int64_t size)
     return err_no == 0;
 }
 
-void reserve_keep(struct objects *o)
+static void reserve_make(struct objects *o)
 {
     struct stat st;
     int64_t have =
@@ -73,4 +79,11 @@ void reserve_keep(struct objects *o)
         close(fd);
     if (err_no != 0)
         log_warn("objects.reserve", "error=\"cannot make data/reserve: %s\"", strerror(err_no));
+}
+
+void reserve_keep(struct objects *o)
+{
+    pthread_mutex_lock(&o->reserve_lock);
+    reserve_make(o);
+    pthread_mutex_unlock(&o->reserve_lock);
 }

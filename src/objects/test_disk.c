@@ -631,6 +631,31 @@ static void full_look_takes_the_reserve(void **state)
     fixture_close(&f);
 }
 
+/* "a/b" is committed and waits in staging/; settling makes its folder, and moves the file "a", long
+ * settled, out of the way: then that one is to be settled. */
+static void settle_what_settling_displaced(void **state)
+{
+    (void)state;
+    static const char waiting[] = "SELECT count(*) FROM object WHERE stage <> ''";
+    struct fixture f;
+    fixture_attach(&f);
+    put(&f, "a", "a file");
+    assert_ok(settle(f.o));
+    fault_set("commit:2+");
+    put(&f, "a/b", "below it");
+    fault_set(NULL);
+    assert_int_equal(ask(&f, waiting), 1);
+    f.o->unsettled = false;
+    assert_ok(settle(f.o));
+    assert_true(on_disk(&f, "buckets/data/a/b"));
+    assert_int_equal(ask(&f, waiting), 1);
+    assert_true(f.o->unsettled);
+    assert_ok(settle(f.o));
+    assert_int_equal(ask(&f, waiting), 0);
+    assert_holds(&f, "a", "a file");
+    fixture_close(&f);
+}
+
 static int64_t staged_bytes(const struct objects_upload *u)
 {
     struct stat st;
@@ -684,6 +709,7 @@ static void full_upload_gives_back_its_bytes(void **state)
 static const struct CMUnitTest tests[] = {
     TEST("full/delete_takes_the_reserve", full_delete_takes_the_reserve),
     TEST("full/look_takes_the_reserve", full_look_takes_the_reserve),
+    TEST("settle/what_settling_displaced", settle_what_settling_displaced),
     TEST("full/upload_gives_back_its_bytes", full_upload_gives_back_its_bytes),
     TEST("now/only_what_was_read", now_only_what_was_read),
     TEST("now/never_what_was", now_never_what_was),
