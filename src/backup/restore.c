@@ -11,7 +11,6 @@
 #include "store/store.h"
 
 #include <dirent.h>
-#include <sys/file.h>
 
 enum { READ_BYTES = 256 * 1024, SHOWN_NAMES = 4 };
 
@@ -34,20 +33,17 @@ static ty_err check_served(struct restore *r, int dirfd)
     int fd = openat(dirfd, "server.lock", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
         return TY_OK;
-    bool held = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    ty_err err = ty_lock_take(fd, "server.lock");
     close(fd);
-    if (!held)
+    if (err != TY_ABORTED)
         return TY_OK;
-    ty_str pid = TY_STR("?"), url = {0};
-    if (ty_file_read(dirfd, "server.lock", 64, &r->arena, &pid) != TY_OK ||
-        ty_file_read(dirfd, "url", 256, &r->arena, &url) != TY_OK)
-        url = (ty_str){0};
+    ty_str url = {0};
+    (void)!ty_file_read(dirfd, "url", 256, &r->arena, &url);
     url = ty_str_trim(url);
     return ty_fail(TY_FAILED_PRECONDITION,
-                   "a server (process " TY_STR_FMT "%s" TY_STR_FMT
-                   ") serves '%s': restore into another folder (--data DIR)",
-                   TY_STR_ARG(ty_str_trim(pid)), url.len ? ", at " : "", TY_STR_ARG(url),
-                   r->target);
+                   "'%s' is served by %s%s" TY_STR_FMT ": restore into another folder (--data DIR)",
+                   r->target, ty_lock_holder(&r->arena, dirfd, "server.lock"),
+                   url.len ? ", at " : "", TY_STR_ARG(url));
 }
 
 /* Names what is there. */
@@ -107,9 +103,12 @@ static ty_err open_stage(struct restore *r)
     int fd = open(r->stage, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return ty_fail_errno(errno, "cannot open the folder '%s'", r->stage);
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    err = ty_lock_take(fd, r->stage);
+    if (err != TY_OK) {
         close(fd);
-        return ty_fail(TY_UNAVAILABLE, "another restore works in '%s'", r->stage);
+        return err == TY_ABORTED
+                   ? ty_fail(TY_UNAVAILABLE, "another restore works in '%s'", r->stage)
+                   : err;
     }
     r->stage_fd = fd;
     DIR *dir = fdopendir(dup(fd));

@@ -10,7 +10,6 @@
 #include "store/store.h"
 
 #include <dirent.h>
-#include <sys/file.h>
 
 enum { READ_BYTES = 256 * 1024 };
 
@@ -367,9 +366,12 @@ static ty_err open_out(struct take *t, const char *file)
     int fd = open(t->partial, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return ty_fail_errno(errno, "cannot create '%s'", t->partial);
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    ty_err err = ty_lock_take(fd, t->partial);
+    if (err != TY_OK) {
         close(fd);
-        return ty_fail(TY_UNAVAILABLE, "another backup is being written to '%s'", file);
+        return err == TY_ABORTED
+                   ? ty_fail(TY_UNAVAILABLE, "another backup is being written to '%s'", file)
+                   : err;
     }
     t->out_fd = t->lock_fd = fd;
     t->file = ty_cstr(&t->arena, ty_str_of(file));

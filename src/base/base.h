@@ -204,6 +204,18 @@ TY_NODISCARD ty_err ty_mkdirs(const char *path, mode_t mode);
 /* Remove a tree, not following links. A missing one is fine. */
 TY_NODISCARD ty_err ty_remove_tree(int dirfd, const char *path);
 
+/* ---- a file that one at a time may have (lock.c) ---- */
+
+/* Lock an open file or folder until it is closed or the process has ended. TY_ABORTED, without a
+ * message: somebody has it. TY_UNIMPLEMENTED: its file system has no locks. */
+TY_NODISCARD ty_err ty_lock_take(int fd, const char *path);
+/* Write into a file that is there only to be locked, and is, who has it now. */
+TY_NODISCARD ty_err ty_lock_sign(int fd, const char *path);
+/* Who has it: "replica workerpool0-0 of job 17 (attempt 1) on HOST (since TIME)" if it is one of a
+ * job, else "process 4711 on HOST (since TIME)"; "another process" if its pid means nothing here.
+ * For after TY_ABORTED. */
+const char *ty_lock_holder(struct ty_arena *a, int dirfd, const char *path) TY_NONNULL;
+
 /* ---- settings: config.def is the table; etc/trainyard.conf documents it ---- */
 
 struct ty_config {

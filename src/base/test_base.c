@@ -2,6 +2,10 @@
 #define TY_SEAM
 #include "base/test.h"
 
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+
 static void error_wrap_puts_context_first(void **state)
 {
     (void)state;
@@ -143,6 +147,177 @@ static void files_replace_and_remove(void **state)
     ty_arena_clear(&a);
 }
 
+static void lock_is_of_one_and_says_whose(void **state)
+{
+    (void)state;
+    struct ty_arena a = {0};
+    char path[] = "/tmp/test_base.XXXXXX";
+    int first = mkstemp(path), second = open(path, O_RDWR | O_CLOEXEC);
+    assert_int_equal(write(first, "of one before, which had more to say\n", 37), 37);
+    assert_ok(ty_lock_take(first, path));
+    assert_ok(ty_lock_sign(first, path));
+    assert_err(TY_ABORTED, ty_lock_take(second, path));
+    const char *holder = ty_lock_holder(&a, AT_FDCWD, path);
+    const char *self = ty_format(&a, "process %d on ", (int)getpid());
+    assert_memory_equal(holder, self, strlen(self));
+    assert_non_null(strstr(holder, " (since 20"));
+    assert_int_equal(holder[strlen(holder) - 1], ')');
+    close(first);
+    assert_ok(ty_lock_take(second, path));
+    assert_int_equal(ftruncate(second, 0), 0);
+    self = "another process";
+    assert_string_equal(ty_lock_holder(&a, AT_FDCWD, path), self);
+    assert_int_equal(pwrite(second, "\033[31mred", 8, 0),
+                     8); /* what we did not write is not said */
+    assert_string_equal(ty_lock_holder(&a, AT_FDCWD, path), self);
+    assert_int_equal(pwrite(second, "process 1 on \033[31m", 18, 0), 18);
+    assert_string_equal(ty_lock_holder(&a, AT_FDCWD, path), ty_format(&a, "%s on ", self));
+    close(second);
+    unlink(path);
+    ty_arena_clear(&a);
+}
+
+/* ---- a holder, or a reader, in another PID namespace ---- */
+
+static void lock_and_wait(const char *path, int out)
+{
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (ty_lock_take(fd, path) != TY_OK || ty_lock_sign(fd, path) != TY_OK ||
+        write(out, "", 1) != 1)
+        _exit(1);
+    for (;;)
+        pause();
+}
+
+static void say_holder(const char *path, int out)
+{
+    struct ty_arena a = {0};
+    const char *holder = ty_lock_holder(&a, AT_FDCWD, path);
+    (void)!write(out, holder, strlen(holder) + 1);
+    ty_arena_clear(&a);
+}
+
+/* What the first in a new PID namespace, with its /proc, does and says. Returns its pid here, and
+ * *ret_helper, who waits for it; -1: there are no namespaces to be had. */
+static pid_t apart(void (*does)(const char *path, int out), const char *path, char said[300],
+                   pid_t *ret_helper)
+{
+    int out[2], pids[2];
+    pid_t inner = -1;
+    assert_int_equal(pipe(out), 0);
+    assert_int_equal(pipe(pids), 0);
+    *ret_helper = ty_fork();
+    if (*ret_helper == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* with a test that failed, too */
+        inner = unshare(CLONE_NEWPID | CLONE_NEWNS) == 0 ? ty_fork() : -1;
+        if (inner == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+                mount("proc", "/proc", "proc", 0, NULL) != 0)
+                _exit(1);
+            does(path, out[1]);
+            _exit(0);
+        }
+        bool told = write(pids[1], &inner, sizeof inner) == sizeof inner;
+        _exit(told && waitpid(inner, NULL, 0) == inner ? 0 : 1);
+    }
+    close(out[1]);
+    assert_int_equal(read(pids[0], &inner, sizeof inner), sizeof inner);
+    assert_true(inner < 0 || read(out[0], said, 300) > 0);
+    close(out[0]);
+    close(pids[0]);
+    close(pids[1]);
+    return inner;
+}
+
+static void lock_names_no_pid_of_another_namespace(void **state)
+{
+    (void)state;
+    struct ty_arena a = {0};
+    char path[] = "/tmp/test_base.XXXXXX", said[300];
+    int fd = mkstemp(path), status;
+    pid_t helper, inner = apart(lock_and_wait, path, said, &helper);
+    if (inner > 0) {
+        assert_err(TY_ABORTED, ty_lock_take(fd, path));
+        assert_memory_equal(ty_lock_holder(&a, AT_FDCWD, path), "another process on ", 19);
+        assert_int_equal(kill(inner, SIGKILL), 0);
+    }
+    assert_int_equal(waitpid(helper, &status, 0), helper);
+    if (inner > 0) {
+        assert_ok(ty_lock_take(fd, path));
+        assert_ok(ty_lock_sign(fd, path));
+        apart(say_holder, path, said, &helper); /* where our pid is nobody's, or another's */
+        assert_memory_equal(said, "another process on ", 19);
+        assert_int_equal(waitpid(helper, &status, 0), helper);
+    }
+    close(fd);
+    unlink(path);
+    ty_arena_clear(&a);
+    if (inner < 0)
+        skip();
+}
+
+static void lock_names_a_jobs_replica(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *attempt, *replica, *holder;
+    } rows[] = {
+        {"17/2/0123456789abcdef", "1-0", "replica workerpool1-0 of job 17 (attempt 2) on "},
+        {"17/2", "0-3", "replica workerpool0-3 of job 17 (attempt 2) on "},
+        {"17/2", "-1--1", "process "}, /* its preparation */
+        {"17", "0-0", "process "},
+        {"x/2", "0-0", "process "},
+    };
+    struct ty_arena a = {0};
+    char path[] = "/tmp/test_base.XXXXXX";
+    int fd = mkstemp(path);
+    assert_ok(ty_lock_take(fd, path));
+    for (size_t i = 0; i < TY_COUNT(rows); i++) {
+        setenv("TRAINYARD_ATTEMPT", rows[i].attempt, 1);
+        setenv("TRAINYARD_REPLICA", rows[i].replica, 1);
+        assert_ok(ty_lock_sign(fd, path));
+        const char *holder = ty_lock_holder(&a, AT_FDCWD, path);
+        assert_memory_equal(holder, rows[i].holder, strlen(rows[i].holder));
+        assert_non_null(strstr(holder, " (since 20"));
+    }
+    unsetenv("TRAINYARD_ATTEMPT");
+    unsetenv("TRAINYARD_REPLICA");
+    close(fd);
+    unlink(path);
+    ty_arena_clear(&a);
+}
+
+/* Also a folder's, which can only be read; and what is no file has none to give. */
+static void lock_ends_with_its_process(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/test_base.XXXXXX", c;
+    int locked[2], status;
+    assert_non_null(mkdtemp(dir));
+    assert_int_equal(pipe(locked), 0);
+    pid_t pid = ty_fork();
+    if (pid == 0) {
+        int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (ty_lock_take(fd, dir) != TY_OK || write(locked[1], "x", 1) != 1)
+            _exit(1);
+        for (;;)
+            pause();
+    }
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_int_equal(read(locked[0], &c, 1), 1);
+    assert_err(TY_ABORTED, ty_lock_take(fd, dir));
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_ok(ty_lock_take(fd, dir));
+    assert_err(TY_INTERNAL, ty_lock_take(-1, "nothing"));
+    assert_message("cannot lock 'nothing'");
+    close(fd);
+    close(locked[0]);
+    close(locked[1]);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 static void seam_fails_the_nth_step(void **state)
 {
     (void)state;
@@ -230,6 +405,10 @@ static const struct CMUnitTest tests[] = {
     TEST("buffer/stops_at_its_limit", buffer_stops_at_its_limit),
     TEST("config/reads_and_refuses", config_reads_and_refuses),
     TEST("files/replace_and_remove", files_replace_and_remove),
+    TEST("lock/is_of_one_and_says_whose", lock_is_of_one_and_says_whose),
+    TEST("lock/names_no_pid_of_another_namespace", lock_names_no_pid_of_another_namespace),
+    TEST("lock/names_a_jobs_replica", lock_names_a_jobs_replica),
+    TEST("lock/ends_with_its_process", lock_ends_with_its_process),
     TEST("seam/fails_the_nth_step", seam_fails_the_nth_step),
     TEST("seam/short_write_leaves_half", seam_short_write_leaves_half),
     TEST("seam/crash_leaves_a_torn_write", seam_crash_leaves_a_torn_write),

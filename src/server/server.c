@@ -20,7 +20,6 @@
 #include "wire/wire.h"
 
 #include <malloc.h>
-#include <sys/file.h>
 #include <sys/resource.h>
 
 static const char default_project[] = "trainyard";
@@ -34,24 +33,21 @@ static ty_err data_dir_lock(struct server *s)
     s->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (s->lock_fd < 0)
         return ty_fail_errno(errno, "cannot open '%s'", path);
-    if (flock(s->lock_fd, LOCK_EX | LOCK_NB) != 0) {
-        ty_str holder = {0}, url = {0};
-        (void)!ty_file_read(AT_FDCWD, path, 64, &s->arena, &holder);
+    ty_err err = ty_lock_take(s->lock_fd, path);
+    if (err == TY_ABORTED) {
+        ty_str url = {0};
         (void)!ty_file_read(AT_FDCWD, ty_format(&s->arena, "%s/url", s->data_dir), 256, &s->arena,
                             &url);
         url = ty_str_trim(url);
         return ty_fail(TY_FAILED_PRECONDITION,
-                       "another server (process " TY_STR_FMT "%s" TY_STR_FMT
-                       ") already serves '%s'",
-                       TY_STR_ARG(ty_str_trim(holder)), url.len > 0 ? ", at " : "", TY_STR_ARG(url),
-                       s->data_dir);
+                       "another server already serves '%s': %s%s" TY_STR_FMT, s->data_dir,
+                       ty_lock_holder(&s->arena, AT_FDCWD, path), url.len > 0 ? ", at " : "",
+                       TY_STR_ARG(url));
     }
+    if (err != TY_OK)
+        return err;
     objects_reserve_yield(s->data_dir); /* a start writes, too */
-    char pid[16];
-    int n = snprintf(pid, sizeof pid, "%d\n", (int)getpid());
-    if (ftruncate(s->lock_fd, 0) != 0)
-        return ty_fail_errno(errno, "cannot write '%s'", path);
-    return ty_write_all(s->lock_fd, pid, (size_t)n);
+    return ty_lock_sign(s->lock_fd, path);
 }
 
 /* The folder's format is a number in a file; a newer one is refused, there is no older one yet. */

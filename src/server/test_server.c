@@ -4,8 +4,6 @@
 #include "base/test.h"
 #include "server/server.h"
 
-#include <sys/file.h>
-
 struct folder {
     char dir[64];
     struct ty_arena arena;
@@ -66,12 +64,15 @@ static void folder_a_second_server_names_the_first(void **state)
     (void)state;
     struct folder f;
     folder_open(&f);
-    folder_write(&f, "server.lock", "4711\n");
+    folder_write(&f, "server.lock", "");
     folder_write(&f, "url", "http://127.0.0.1:7000\n");
-    int fd = open(ty_format(&f.arena, "%s/server.lock", f.dir), O_RDONLY | O_CLOEXEC);
-    assert_int_equal(flock(fd, LOCK_EX), 0);
+    int fd = open(ty_format(&f.arena, "%s/server.lock", f.dir), O_RDWR | O_CLOEXEC);
+    assert_ok(ty_lock_take(fd, "server.lock"));
+    assert_ok(ty_lock_sign(fd, "server.lock"));
     refused(&f, "127.0.0.1:0", TY_FAILED_PRECONDITION,
-            "another server (process 4711, at http://127.0.0.1:7000) already serves");
+            ty_format(&f.arena, "another server already serves '%s': process %d on ", f.dir,
+                      (int)getpid()));
+    refused(&f, "127.0.0.1:0", TY_FAILED_PRECONDITION, "), at http://127.0.0.1:7000");
     close(fd);
     folder_close(&f);
 }

@@ -7,7 +7,6 @@
  * because the hashes are of that, and is unpacked here. */
 #include "storage/storage_int.h"
 
-#include <sys/file.h>
 #include <zlib.h>
 
 enum { TRIES = 8, FIRST_PAUSE_MS = 100, PIECE_BYTES = 128 * 1024, TRACKER_BYTES = 4096 };
@@ -116,12 +115,15 @@ static ty_err partial_open(struct download *d)
     d->fd = open(d->partial, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (d->fd < 0)
         return ty_fail_errno(errno, "cannot create '%s'", d->partial);
-    d->others = flock(d->fd, LOCK_EX | LOCK_NB) != 0;
+    ty_err err = ty_lock_take(d->fd, d->partial);
+    d->others = err == TY_ABORTED;
     if (d->others)
         return ty_fail(TY_ABORTED,
                        "'%s' is being written by another copy; is the same name given "
                        "twice?",
                        d->path);
+    if (err != TY_OK)
+        return err;
     if (!ours && ftruncate(d->fd, 0) != 0)
         return ty_fail_errno(errno, "cannot cut '%s'", d->partial);
     while ((n = read(d->fd, piece, sizeof(piece))) > 0) {
