@@ -4,8 +4,8 @@
  * while another waits. So what the ranks of one machine read from shared memory goes by UDP here:
  * the sender's whole `struct life`, so that one that is lost costs nothing. Ranks learn each
  * other's addresses when they join; a datagram counts if it has the crew's key, a random number.
- * Peers of the same machine are reached through the loopback, others at each IPv4 address they
- * have.
+ * Peers of the same machine and network namespace are reached through the loopback, others at each
+ * IPv4 address they have.
  *
  *   bytes 0..7    the key      8..11  magic      12..15  rank      16..   struct life */
 #include "crew/crew_int.h"
@@ -15,6 +15,7 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 enum { MAGIC = 0x54594254, TAKE_MOST = 1024 };
 
@@ -65,6 +66,9 @@ ty_err beats_open(struct beats **ret_beats, struct beats_card *ret_card)
         err = ty_fail_errno(errno, "cannot open a socket for signs of life");
         goto out;
     }
+    struct stat network;
+    if (stat("/proc/self/ns/net", &network) == 0)
+        card.network = network.st_ino;
     ty_random(&card.key, sizeof card.key);
     card.port = own.sin_port;
     card.cpus = crew_cpus_own();
@@ -87,6 +91,11 @@ int beats_socket(const struct beats *b)
     return b->fd;
 }
 
+static bool is_one_loopback(const struct beats_card *a, const struct beats_card *b)
+{
+    return strncmp(a->machine, b->machine, BEATS_NAME_BYTES) == 0 && a->network == b->network;
+}
+
 void beats_address(struct beats *b, const struct beats_card *cards, int rank, int size)
 {
     b->rank = rank;
@@ -98,7 +107,7 @@ void beats_address(struct beats *b, const struct beats_card *cards, int rank, in
         if (r == rank)
             continue;
         struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = cards[r].port};
-        if (strncmp(cards[r].machine, cards[rank].machine, BEATS_NAME_BYTES) == 0) {
+        if (is_one_loopback(&cards[r], &cards[rank])) {
             to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
             b->to[b->to_count++] = to;
             continue;

@@ -6,8 +6,6 @@
  * of each one naming whoever left before it. */
 #include "crew/crew_int.h"
 
-#include "tensor/tensor.h"
-
 #include <sched.h>
 
 enum { LINE_FLOATS = 16 };
@@ -29,6 +27,7 @@ ty_err crew_new(const struct crew_options *o, int rank, int size, struct crew **
     c->size = size;
     c->deadline_ms = o->deadline_ms;
     c->stop_fd = -1;
+    pthread_mutex_init(&c->failing, NULL);
     c->names = calloc(ranks, sizeof *c->names);
     c->lives = calloc(ranks, sizeof(struct life *));
     c->watch = calloc(ranks, sizeof *c->watch);
@@ -51,6 +50,7 @@ void crew_free(struct crew *c)
     free(c->lives);
     free(c->watch);
     free(c->late);
+    pthread_mutex_destroy(&c->failing);
     free(c);
 }
 
@@ -116,18 +116,22 @@ int crew_cpus_count(const struct crew_cpus *cpus)
 ty_err crew_fail(struct crew *c, ty_err code, const char *fmt, ...)
 {
     va_list arguments;
-    va_start(arguments, fmt);
-    vsnprintf(c->failure, sizeof c->failure, fmt, arguments);
-    va_end(arguments);
-    c->code = code;
-    if (c->lives[c->rank])
-        life_publish(c, LIFE_FAILED, code, c->failure);
-    return ty_fail(code, "%s", c->failure);
+    pthread_mutex_lock(&c->failing);
+    if (c->code == TY_OK) {
+        va_start(arguments, fmt);
+        vsnprintf(c->failure, sizeof c->failure, fmt, arguments);
+        va_end(arguments);
+        if (c->lives[c->rank])
+            life_publish(c, LIFE_FAILED, code, c->failure);
+        __atomic_store_n(&c->code, code, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&c->failing);
+    return crew_state(c);
 }
 
-static ty_err failure_again(const struct crew *c)
+ty_err crew_state(const struct crew *c)
 {
-    return ty_fail(c->code, "%s", c->failure);
+    return crew_failed(c) ? ty_fail(c->code, "%s", c->failure) : TY_OK;
 }
 
 ty_err crew_out_of_step(struct crew *c, int rank, const char *what)
@@ -144,8 +148,8 @@ ty_err crew_agree(struct crew *c, const char *what, uint64_t id)
 {
     if (!c)
         return TY_OK;
-    if (c->code != TY_OK)
-        return failure_again(c);
+    if (crew_failed(c))
+        return crew_state(c);
     uint64_t values[CREW_MOST_RANKS];
     struct crew_call call = crew_call_of(CREW_AGREE, what, 0);
     call.value = id;
@@ -159,8 +163,8 @@ ty_err crew_agree(struct crew *c, const char *what, uint64_t id)
 
 ty_err crew_room(struct crew *c, size_t bytes, void **ret_room)
 {
-    if (c->code != TY_OK)
-        return failure_again(c);
+    if (crew_failed(c))
+        return crew_state(c);
     if (bytes > MOST_ROOM_BYTES)
         return crew_fail(c, TY_RESOURCE_EXHAUSTED, "a room of %zu bytes: the most is %zu", bytes,
                          MOST_ROOM_BYTES);
@@ -171,8 +175,8 @@ ty_err crew_meet(struct crew *c, const char *what)
 {
     if (!c)
         return TY_OK;
-    if (c->code != TY_OK)
-        return failure_again(c);
+    if (crew_failed(c))
+        return crew_state(c);
     struct crew_call call = crew_call_of(CREW_MEET, what, 0);
     return c->way->meet(c, &call, NULL);
 }
@@ -195,30 +199,14 @@ ty_err crew_share(struct crew *c, const char *what, const struct crew_piece *pie
 {
     if (!c)
         return TY_OK;
-    if (c->code != TY_OK)
-        return failure_again(c);
+    if (crew_failed(c))
+        return crew_state(c);
     for (size_t i = 0; i < count; i++) {
         ty_assert(pieces[i].owner >= 0 && pieces[i].owner < c->size);
         if (pieces[i].owner == c->rank)
             c->bytes += pieces[i].bytes;
     }
     return c->way->share(c, what, pieces, count);
-}
-
-ty_err crew_sum(struct crew *c, const char *what, float *const *parts, size_t part_count,
-                size_t count, float *out)
-{
-    ty_assert(part_count > 0 && part_count <= CREW_MOST_PARTS);
-    if (!c) {
-        tensor_tree_sum_to(parts, part_count, count, out);
-        return TY_OK;
-    }
-    if (c->code != TY_OK)
-        return failure_again(c);
-    for (size_t k = 0; k < part_count; k++)
-        if (crew_owner(c, k, part_count) == c->rank)
-            c->bytes += count * sizeof **parts;
-    return c->way->sum(c, what, parts, part_count, count, out);
 }
 
 /* ---- what was observed ---- */
@@ -251,6 +239,8 @@ void crew_waits(struct crew *c, struct crew_waits *ret)
         return;
     ret->wait_ns = c->wait_ns;
     ret->bytes = c->bytes;
+    ret->buckets = c->buckets;
+    ret->early = c->early;
     uint64_t most = 0;
     for (int r = 0; r < c->size && c->size > 1; r++)
         if (c->late[r].times > most) {
@@ -299,4 +289,11 @@ bool crew_under_mpi(int *ret_rank, int *ret_size)
     *ret_rank = rank;
     *ret_size = size;
     return true;
+}
+
+int crew_unconnected(void)
+{
+    int rank, size;
+    bool many = environment_int("SLURM_STEP_NUM_TASKS", &size) && size > 1;
+    return many && !crew_under_mpi(&rank, &size) ? size : 0;
 }

@@ -1,6 +1,7 @@
 /* crew_int.h -- what the files of crew share.
  *
- * crew.c has what is the same everywhere: the public calls, the failure that stays, who came last.
+ * crew.c has what is the same everywhere: the public calls, the failure that stays, who came last;
+ * sums.c the sums' part of it, and what they cost.
  * A way carries them out: shared.c on one machine, mpi.c elsewhere. life.c is what ranks know of
  * each other between calls: signs of life, and the sentence about one that is lost; beats.c carries
  * that by datagrams where there is no memory in common. */
@@ -79,6 +80,7 @@ enum { BEATS_MOST_ADDRESSES = 4, BEATS_NAME_BYTES = 64 };
 /* What a rank tells the others when it joins: which machine it is on, where its socket is. */
 struct beats_card {
     char machine[BEATS_NAME_BYTES]; /* the kernel's boot id: the same, the same machine */
+    uint64_t network;               /* the namespace there: containers have their own loopback */
     uint64_t key;                   /* rank 0's is the crew's: datagrams without it are not ours */
     uint32_t addresses[BEATS_MOST_ADDRESSES]; /* IPv4, network order; 0: none */
     uint16_t port;                            /* network order */
@@ -119,8 +121,10 @@ struct crew_way {
     ty_err (*room)(struct crew *c, size_t bytes, void **ret_room);
     ty_err (*share)(struct crew *c, const char *what, const struct crew_piece *pieces,
                     size_t count);
-    ty_err (*sum)(struct crew *c, const char *what, float *const *parts, size_t part_count,
-                  size_t count, float *out);
+    /* Of c->sums. `begin` may be NULL; `advance` is called by one thread at a time. */
+    ty_err (*sums_begin)(struct crew *c);
+    void (*sums_advance)(struct crew *c);
+    ty_err (*sums_end)(struct crew *c);
     bool (*gone)(struct crew *c, int rank); /* its process has ended; NULL: cannot be told */
     void (*close)(struct crew *c);          /* c->code: TY_OK if all ends well */
 };
@@ -129,7 +133,8 @@ struct crew {
     const struct crew_way *way;
     int rank, size, deadline_ms;
     char (*names)[CREW_NAME_BYTES];
-    ty_err code; /* of the failure that stays; TY_OK: none */
+    pthread_mutex_t failing; /* guards the next two while they are set: the first failure stays */
+    ty_err code;             /* of it; TY_OK: none */
     char failure[LIFE_WORDS_BYTES];
 
     struct life **lives; /* by rank; of this rank: its own to write */
@@ -143,8 +148,19 @@ struct crew {
     int stop_fd;         /* ends the pulse */
     struct beats *beats; /* NULL: the lives are in memory that all have */
 
+    struct summing {
+        struct crew_sums of;
+        bool open;
+        uint64_t call;   /* what tells them from others */
+        uint32_t *ready; /* this rank's buckets that were ready, ever; shared: where all see it */
+        uint32_t before; /* of them, those of sums that are over */
+        size_t begun;    /* buckets that this rank has begun to sum; */
+        size_t done;     /* and is done with */
+        bool advancing;  /* a thread has it, all but `ready` */
+    } sums;
+
     int64_t wait_ns;
-    uint64_t bytes;
+    uint64_t bytes, buckets, early;
     struct lateness { /* since the last crew_waits */
         uint64_t times;
         int64_t cost_ns, waited_ns; /* waited_ns: its wait_ns back then */
@@ -160,7 +176,13 @@ struct crew {
 TY_NODISCARD ty_err crew_new(const struct crew_options *o, int rank, int size,
                              struct crew **ret_crew);
 void crew_free(struct crew *c);
-/* The failure that stays: recorded, published, returned. */
+static inline bool crew_failed(const struct crew *c)
+{
+    return __atomic_load_n(&c->code, __ATOMIC_ACQUIRE) != TY_OK;
+}
+/* The failure that there was, if there was one. */
+ty_err crew_state(const struct crew *c);
+/* The failure that stays: recorded, published, returned; or the one that there was. */
 ty_err crew_fail(struct crew *c, ty_err code, const char *fmt, ...) TY_PRINTF(3, 4);
 /* `rank` is in another call than we are. */
 TY_NODISCARD ty_err crew_out_of_step(struct crew *c, int rank, const char *what);

@@ -8,6 +8,13 @@
  *     A rank sends and receives each float about twice, however many ranks there are.
  * Parts of other ranks have memory here, too, alike laid out: it is where their nodes are received.
  *
+ * Sums in buckets do the same for each bucket, in three rounds that go on while the ranks compute:
+ * its nodes go out when it is ready, the rest is added when all nodes are there, and slices come
+ * back. All receives are posted at the begin. Such messages have tags of their own, for other calls
+ * come in between; buckets keep their order, so that a tag for each round is enough. MPI moves
+ * large messages only while it is called, a piece at a time, and layers may be long: a thread, the
+ * carrier, calls it all along.
+ *
  * A wait is a loop of MPI_Testsome that never ends in MPI: every 50 ms it looks at the others'
  * lives (beats.c). A message's length says whether the ranks are in the same call. After a failure
  * MPI is not called again, and rooms stay until the process ends: a message may still be on its
@@ -19,6 +26,7 @@
 #include "tensor/tensor.h"
 
 #include <sched.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 
 enum {
@@ -26,23 +34,45 @@ enum {
     CHUNK_BYTES = 1 << 28, /* of one message; MPI counts in int */
     EAGER_BYTES = 2048,    /* MPI sends so few at once, without asking the other side first; */
     EAGER_MOST = 4,        /* up to so many such messages are faster than one that asks */
-    TAG = 1,               /* the order of messages between two ranks tells them apart */
+    TAG = 1,               /* the order of messages between two ranks tells them apart; */
+    TAG_NODES = 2,         /* those of sums in buckets go past the others */
+    TAG_SLICES = 3,
     YIELD_TESTS = 64,      /* fruitless tests before another process may run */
     SLEEP_AFTER_US = 2000, /* of waiting; then it sleeps between two tests */
     SLEEP_US = 50,
     AT_ONCE_US = 50, /* what takes no longer was no wait for anybody */
+    CARRY_US = 250,  /* between two looks of the carrier */
 };
 
-struct mpi {
-    MPI_Request *requests; /* of the messages under way */
+/* Under way. */
+struct messages {
+    MPI_Request *requests;
     struct posted {
         int from; /* -1: it goes out */
         size_t bytes;
+        size_t *left; /* counts down when it is done; NULL: nobody counts */
     } * posted;
     int *indices;
     MPI_Status *statuses;
     size_t count, room;
+};
+struct mpi {
+    struct messages calls, sums; /* of calls that wait for all of theirs; of sums in buckets */
+    pthread_mutex_t lock;        /* one thread at a time calls MPI */
+    uint32_t ready;              /* c->sums.ready */
+    pthread_t carrier;
+    bool carrying;
+    int carry_fd; /* counts up: there are sums to carry. -1: there is no carrier */
+    bool over;    /* it ends */
+    struct bucket {
+        size_t nodes, slices; /* messages of either round that are under way */
+    } * buckets;
+    size_t bucket_room;
+    size_t added;     /* buckets of which all nodes were there */
     int64_t until_ms; /* joining: for all to come; 0: joined */
+
+    char *packed; /* a share's messages, one a rank */
+    size_t packed_room;
 
     size_t plan_parts;   /* which tree the plan is of */
     uint64_t plan_nodes; /* bit k: a node begins at part k */
@@ -57,7 +87,7 @@ static struct libmpi lib;
 
 /* ---- messages ---- */
 
-static void messages_grow(struct mpi *m)
+static void messages_grow(struct messages *m)
 {
     m->room = m->room ? 2 * m->room : 64;
     m->requests = realloc(m->requests, m->room * sizeof(MPI_Request));
@@ -67,10 +97,32 @@ static void messages_grow(struct mpi *m)
     ty_assert(m->requests && m->posted && m->indices && m->statuses);
 }
 
-/* In pieces that MPI can count. What it returns as an error is returned. */
-static ty_err post(struct crew *c, const char *what, bool out, int peer, void *at, size_t bytes)
+static void messages_clear(struct messages *m)
 {
-    struct mpi *m = c->mpi;
+    free(m->requests);
+    free(m->posted);
+    free(m->indices);
+    free(m->statuses);
+}
+
+/* Where messages are counted, and how they are told from others. */
+struct lane {
+    pthread_mutex_t *lock; /* the crew's */
+    struct messages *messages;
+    const char *what;
+    int tag;
+    size_t *left; /* NULL: nobody counts */
+};
+
+static struct lane lane_of(struct crew *c, const char *what)
+{
+    return (struct lane){&c->mpi->lock, &c->mpi->calls, what, TAG, NULL};
+}
+
+/* In pieces that MPI can count. What it returns as an error is returned. */
+static ty_err post(const struct lane *lane, bool out, int peer, void *at, size_t bytes)
+{
+    struct messages *m = lane->messages;
     size_t most = bytes <= EAGER_MOST * EAGER_BYTES ? EAGER_BYTES : CHUNK_BYTES;
     for (size_t done = 0; done < bytes;) {
         size_t n = bytes - done < most ? bytes - done : most;
@@ -78,24 +130,28 @@ static ty_err post(struct crew *c, const char *what, bool out, int peer, void *a
             messages_grow(m);
         MPI_Request *request = &m->requests[m->count];
         char *from = (char *)at + done;
-        int code = out ? lib.MPI_Isend(from, (int)n, lib.byte, peer, TAG, lib.world, request)
-                       : lib.MPI_Irecv(from, (int)n, lib.byte, peer, TAG, lib.world, request);
+        pthread_mutex_lock(lane->lock);
+        int code = out ? lib.MPI_Isend(from, (int)n, lib.byte, peer, lane->tag, lib.world, request)
+                       : lib.MPI_Irecv(from, (int)n, lib.byte, peer, lane->tag, lib.world, request);
+        pthread_mutex_unlock(lane->lock);
         if (code != MPI_SUCCESS)
-            return libmpi_fail(&lib, code, what);
-        m->posted[m->count++] = (struct posted){.from = out ? -1 : peer, .bytes = n};
+            return libmpi_fail(&lib, code, lane->what);
+        m->posted[m->count++] = (struct posted){out ? -1 : peer, n, lane->left};
+        if (lane->left)
+            ++*lane->left;
         done += n;
     }
     return TY_OK;
 }
 
-static ty_err post_send(struct crew *c, const char *what, int to, const void *at, size_t bytes)
+static ty_err post_send(const struct lane *lane, int to, const void *at, size_t bytes)
 {
-    return post(c, what, true, to, (void *)(uintptr_t)at, bytes);
+    return post(lane, true, to, (void *)(uintptr_t)at, bytes);
 }
 
-static ty_err post_take(struct crew *c, const char *what, int from, void *at, size_t bytes)
+static ty_err post_take(const struct lane *lane, int from, void *at, size_t bytes)
 {
-    return post(c, what, false, from, at, bytes);
+    return post(lane, false, from, at, bytes);
 }
 
 /* A wait that is under way. */
@@ -103,7 +159,6 @@ struct wait {
     const char *what;
     int64_t from_ns;
     uint64_t tests;
-    int last; /* from whom the last message came */
 };
 
 /* Nothing came: let others run, and look at them now and then. */
@@ -126,53 +181,62 @@ static ty_err wait_idle(struct crew *c, struct wait *w)
     return TY_OK;
 }
 
-/* The messages that MPI_Testsome has finished: each is as long as this call expects. */
-static ty_err wait_finished(struct crew *c, struct wait *w, int finished)
+/* Messages that are done now: each is as long as this call expects. ret_last: from whom the last
+ * came, if one did. */
+static ty_err test(struct crew *c, struct messages *m, const char *what, int *ret_finished,
+                   int *ret_last)
 {
-    struct mpi *m = c->mpi;
-    for (int i = 0; i < finished; i++) {
-        const struct posted *p = &m->posted[m->indices[i]];
+    pthread_mutex_lock(&c->mpi->lock);
+    int code = lib.MPI_Testsome((int)m->count, m->requests, ret_finished, m->indices, m->statuses);
+    pthread_mutex_unlock(&c->mpi->lock);
+    if (code == MPI_ERR_IN_STATUS)
+        return crew_fail(c, TY_INVALID_ARGUMENT,
+                         "a message for '%s' was longer than %s expects: all ranks make the "
+                         "same calls, with the same sizes",
+                         what, c->names[c->rank]);
+    if (code != MPI_SUCCESS)
+        return libmpi_fail(&lib, code, what);
+    for (int i = 0; i < *ret_finished; i++) {
+        struct posted *p = &m->posted[m->indices[i]];
+        if (p->left)
+            --*p->left;
         if (p->from < 0)
             continue;
         int bytes = 0;
         lib.MPI_Get_count(&m->statuses[i], lib.byte, &bytes);
         if ((size_t)bytes != p->bytes)
-            return crew_out_of_step(c, p->from, w->what);
-        w->last = p->from;
+            return crew_out_of_step(c, p->from, what);
+        *ret_last = p->from;
     }
     return TY_OK;
 }
 
-/* Until all that was posted is done. `note`: whose message came last is who was late. */
+static void waited(struct crew *c, int64_t ns)
+{
+    c->wait_ns += ns;
+    if (c->lives[c->rank])
+        __atomic_store_n(&c->lives[c->rank]->wait_ns, c->wait_ns, __ATOMIC_RELAXED);
+}
+
+/* Until all calls' messages are done. `note`: whose message came last is who was late. */
 static ty_err settle(struct crew *c, const char *what, bool note)
 {
-    struct mpi *m = c->mpi;
-    struct wait w = {.what = what, .from_ns = ty_boot_ns(), .last = -1};
+    struct messages *m = &c->mpi->calls;
+    struct wait w = {.what = what, .from_ns = ty_boot_ns()};
     ty_err err = TY_OK;
+    int last = -1;
     for (size_t left = m->count; left > 0 && err == TY_OK;) {
-        int finished = 0,
-            code = lib.MPI_Testsome((int)m->count, m->requests, &finished, m->indices, m->statuses);
-        if (code == MPI_ERR_IN_STATUS)
-            err = crew_fail(c, TY_INVALID_ARGUMENT,
-                            "a message for '%s' was longer than %s expects: all ranks make the "
-                            "same calls, with the same sizes",
-                            what, c->names[c->rank]);
-        else if (code != MPI_SUCCESS)
-            err = libmpi_fail(&lib, code, what);
-        else if (finished > 0)
-            err = wait_finished(c, &w, finished);
-        else
+        int finished = 0;
+        err = test(c, m, what, &finished, &last);
+        if (err == TY_OK && finished <= 0)
             err = wait_idle(c, &w);
         left -= finished > 0 ? (size_t)finished : 0;
     }
     int64_t waited_ns = ty_boot_ns() - w.from_ns;
-    c->wait_ns += waited_ns;
-    if (c->lives[c->rank])
-        __atomic_store_n(&c->lives[c->rank]->wait_ns, c->wait_ns, __ATOMIC_RELAXED);
-    bool was_last =
-        w.last < 0 || waited_ns < AT_ONCE_US * INT64_C(1000); /* all were there before us */
+    waited(c, waited_ns);
+    bool was_last = last < 0 || waited_ns < AT_ONCE_US * INT64_C(1000); /* all were there before */
     if (note && err == TY_OK)
-        crew_note(c, was_last ? c->rank : w.last, was_last ? 0 : waited_ns);
+        crew_note(c, was_last ? c->rank : last, was_last ? 0 : waited_ns);
     m->count = 0;
     return err;
 }
@@ -180,7 +244,7 @@ static ty_err settle(struct crew *c, const char *what, bool note)
 /* An error of MPI's becomes the failure that stays. */
 static ty_err ended(struct crew *c, ty_err err)
 {
-    if (err == TY_OK || c->code != TY_OK)
+    if (err == TY_OK || crew_failed(c))
         return err;
     char *message = ty_err_take();
     err = crew_fail(c, err, "%s", message);
@@ -191,13 +255,14 @@ static ty_err ended(struct crew *c, ty_err err)
 /* Each rank's `bytes` at all[rank] to everybody. */
 static ty_err exchange(struct crew *c, const char *what, void *all, size_t bytes)
 {
+    const struct lane lane = lane_of(c, what);
     ty_err err = TY_OK;
     for (int r = 0; r < c->size && err == TY_OK; r++)
         if (r != c->rank)
-            err = post_take(c, what, r, (char *)all + (size_t)r * bytes, bytes);
+            err = post_take(&lane, r, (char *)all + (size_t)r * bytes, bytes);
     for (int r = 0; r < c->size && err == TY_OK; r++)
         if (r != c->rank)
-            err = post_send(c, what, r, (char *)all + (size_t)c->rank * bytes, bytes);
+            err = post_send(&lane, r, (char *)all + (size_t)c->rank * bytes, bytes);
     return err == TY_OK ? settle(c, what, true) : err;
 }
 
@@ -220,12 +285,9 @@ static ty_err mpi_meet(struct crew *c, const struct crew_call *call, uint64_t *v
 
 /* ---- rooms and shares ---- */
 
-static ty_err mpi_room(struct crew *c, size_t bytes, void **ret_room)
+/* Memory that messages are sent from and received in. */
+static ty_err hall_open(struct crew *c, size_t bytes, void **ret_at)
 {
-    struct crew_call call = crew_call_of(CREW_ROOM, "room", bytes);
-    ty_err err = mpi_meet(c, &call, NULL);
-    if (err != TY_OK)
-        return err;
     void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED)
         return crew_fail(c, TY_RESOURCE_EXHAUSTED, "%s has no memory for %zu MB more: %s",
@@ -234,44 +296,98 @@ static ty_err mpi_room(struct crew *c, size_t bytes, void **ret_room)
     ty_assert(room);
     *room = (struct hall){.next = c->mpi->rooms, .at = at, .bytes = bytes};
     c->mpi->rooms = room;
-    *ret_room = at;
+    *ret_at = at;
     return TY_OK;
+}
+
+static ty_err mpi_room(struct crew *c, size_t bytes, void **ret_room)
+{
+    struct crew_call call = crew_call_of(CREW_ROOM, "room", bytes);
+    ty_err err = mpi_meet(c, &call, NULL);
+    return err == TY_OK ? hall_open(c, bytes, ret_room) : err;
+}
+
+/* A rank's message of a share: which call it is, then the pieces that it owns, one after another.
+ * One message, for each costs as much as thousands of bytes; and as each has come, all have. */
+static void pack(struct crew *c, const struct crew_piece *pieces, size_t count, int rank, size_t at,
+                 bool out)
+{
+    char *to = c->mpi->packed + at + sizeof(uint64_t);
+    for (size_t i = 0; i < count; i++) {
+        if (pieces[i].owner != rank)
+            continue;
+        if (out)
+            memcpy(to, pieces[i].at, pieces[i].bytes);
+        else
+            memcpy(pieces[i].at, to, pieces[i].bytes);
+        to += pieces[i].bytes;
+    }
+}
+
+/* Room for all messages; where each begins, and at the end where the last ends. */
+static ty_err packed_plan(struct crew *c, const struct crew_piece *pieces, size_t count,
+                          size_t at[CREW_MOST_RANKS + 1])
+{
+    struct mpi *m = c->mpi;
+    memset(at, 0, (CREW_MOST_RANKS + 1) * sizeof *at);
+    for (size_t i = 0; i < count; i++)
+        at[pieces[i].owner + 1] += pieces[i].bytes;
+    for (int r = 0; r < c->size; r++)
+        at[r + 1] += at[r] + sizeof(uint64_t);
+    if (at[c->size] <= m->packed_room)
+        return TY_OK;
+    void *room = NULL; /* the one before stays a hall until the end: all before are fewer bytes */
+    size_t bytes = 2 * at[c->size];
+    ty_err err = hall_open(c, bytes, &room);
+    if (err != TY_OK)
+        return err;
+    m->packed = room;
+    m->packed_room = bytes;
+    return TY_OK;
+}
+
+static ty_err packed_send(struct crew *c, const char *what, const size_t *at)
+{
+    const struct lane lane = lane_of(c, what);
+    char *packed = c->mpi->packed;
+    ty_err err = TY_OK;
+    for (int r = 0; r < c->size && err == TY_OK; r++)
+        if (r != c->rank)
+            err = post_take(&lane, r, packed + at[r], at[r + 1] - at[r]);
+    for (int r = 0; r < c->size && err == TY_OK; r++)
+        if (r != c->rank)
+            err = post_send(&lane, r, packed + at[c->rank], at[c->rank + 1] - at[c->rank]);
+    return err == TY_OK ? settle(c, what, true) : err;
 }
 
 static ty_err mpi_share(struct crew *c, const char *what, const struct crew_piece *pieces,
                         size_t count)
 {
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < count; i++)
-        bytes += pieces[i].bytes;
-    struct crew_call call = crew_call_of(CREW_SHARE, what, bytes);
-    ty_err err = mpi_meet(c, &call, NULL);
-    for (size_t i = 0; i < count && err == TY_OK; i++)
-        for (int r = 0; r < c->size && err == TY_OK; r++)
-            if (pieces[i].owner == c->rank && r != c->rank)
-                err = post_send(c, what, r, pieces[i].at, pieces[i].bytes);
-            else if (pieces[i].owner == r && r != c->rank)
-                err = post_take(c, what, r, pieces[i].at, pieces[i].bytes);
-    if (err == TY_OK)
-        err = settle(c, what, false);
+    size_t at[CREW_MOST_RANKS + 1];
+    ty_err err = packed_plan(c, pieces, count, at);
+    if (err != TY_OK)
+        return err;
+    struct crew_call call = crew_call_of(CREW_SHARE, what, at[c->size]);
+    memcpy(c->mpi->packed + at[c->rank], &call.id, sizeof call.id);
+    pack(c, pieces, count, c->rank, at[c->rank], true);
+    err = packed_send(c, what, at);
+    for (int r = 0; r < c->size && err == TY_OK; r++) {
+        if (memcmp(c->mpi->packed + at[r], &call.id, sizeof call.id) != 0)
+            err = crew_out_of_step(c, r, what);
+        else if (r != c->rank)
+            pack(c, pieces, count, r, at[r], false);
+    }
     return ended(c, err);
 }
 
 /* ---- sums ---- */
 
-/* One sum, or a slice of it. */
-struct sum {
-    const char *what;
-    float *const *parts;
-    size_t part_count;
-    float *out;
-};
-
 /* The tree's additions for floats `from` to `from + n`: those of which this rank owns both sides,
  * or
  * (`rest`) those whose sides have different owners; the last of these goes to `out`. In blocks, so
  * that what one level wrote is near when the next reads it. */
-static void tree_add(const struct crew *c, const struct sum *s, size_t from, size_t n, bool rest)
+static void tree_add(const struct crew *c, const struct crew_sums *s, size_t from, size_t n,
+                     bool rest)
 {
     enum { BLOCK = 2048 };
     size_t count = s->part_count;
@@ -313,88 +429,262 @@ static uint64_t tree_nodes(struct crew *c, size_t count)
     return nodes;
 }
 
-/* Everybody's nodes to everybody. */
-static ty_err sum_at_once(struct crew *c, const struct sum *s, size_t count)
+static bool is_sliced(const struct crew *c, const struct crew_bucket *b)
 {
+    return b->count >= SMALL_FLOATS && c->size > 2;
+}
+
+/* What rank r gets of a bucket's nodes: its slice, or all. */
+static struct crew_bucket share_of(const struct crew *c, const struct crew_bucket *b, int r)
+{
+    struct crew_bucket share = *b;
+    if (is_sliced(c, b)) {
+        crew_slice(c, r, b->count, &share.from, &share.count);
+        share.from += b->from;
+    }
+    return share;
+}
+
+static ty_err nodes_take(struct crew *c, const struct lane *lane, const struct crew_bucket *b)
+{
+    const struct crew_sums *s = &c->sums.of;
+    const struct crew_bucket own = share_of(c, b, c->rank);
     uint64_t nodes = tree_nodes(c, s->part_count);
-    size_t bytes = count * sizeof(float);
     ty_err err = TY_OK;
-    tree_add(c, s, 0, count, false);
     for (size_t k = 0; k < s->part_count && err == TY_OK; k++) {
         int owner = crew_owner(c, k, s->part_count);
-        if (!(nodes >> k & 1))
-            continue;
-        if (owner != c->rank)
-            err = post_take(c, s->what, owner, s->parts[k], bytes);
-        for (int r = 0; r < c->size && owner == c->rank && err == TY_OK; r++)
-            if (r != c->rank)
-                err = post_send(c, s->what, r, s->parts[k], bytes);
+        if (nodes >> k & 1 && owner != c->rank)
+            err = post_take(lane, owner, s->parts[k] + own.from, own.count * sizeof(float));
     }
-    if (err == TY_OK)
-        err = settle(c, s->what, true);
-    if (err == TY_OK)
-        tree_add(c, s, 0, count, true);
     return err;
 }
 
-/* Slice r of each node to rank r. */
-static ty_err slices_out(struct crew *c, const struct sum *s, size_t count)
+/* Add up what this rank owns, and send the nodes of it. */
+static ty_err nodes_send(struct crew *c, const struct lane *lane, const struct crew_bucket *b)
 {
+    const struct crew_sums *s = &c->sums.of;
     uint64_t nodes = tree_nodes(c, s->part_count);
-    size_t from, n;
     ty_err err = TY_OK;
-    for (size_t k = 0; k < s->part_count && err == TY_OK; k++) {
-        int owner = crew_owner(c, k, s->part_count);
-        if (!(nodes >> k & 1))
+    tree_add(c, s, b->from, b->count, false);
+    for (size_t k = 0; k < s->part_count; k++)
+        for (int r = 0; r < c->size && err == TY_OK; r++) {
+            const struct crew_bucket share = share_of(c, b, r);
+            if (nodes >> k & 1 && crew_owner(c, k, s->part_count) == c->rank && r != c->rank)
+                err = post_send(lane, r, s->parts[k] + share.from, share.count * sizeof(float));
+        }
+    return err;
+}
+
+/* The other ranks' slices of the sum. */
+static ty_err slices_take(struct crew *c, const struct lane *lane, const struct crew_bucket *b)
+{
+    ty_err err = TY_OK;
+    for (int r = 0; r < c->size && is_sliced(c, b) && err == TY_OK; r++) {
+        const struct crew_bucket slice = share_of(c, b, r);
+        if (r != c->rank)
+            err = post_take(lane, r, c->sums.of.out + slice.from, slice.count * sizeof(float));
+    }
+    return err;
+}
+
+/* All nodes are there: the rest of the additions, and this rank's slice to all. */
+static ty_err slices_send(struct crew *c, const struct lane *lane, const struct crew_bucket *b)
+{
+    const struct crew_bucket own = share_of(c, b, c->rank);
+    ty_err err = TY_OK;
+    tree_add(c, &c->sums.of, own.from, own.count, true);
+    for (int r = 0; r < c->size && is_sliced(c, b) && err == TY_OK; r++)
+        if (r != c->rank)
+            err = post_send(lane, r, c->sums.of.out + own.from, own.count * sizeof(float));
+    return err;
+}
+
+/* ---- in one bucket: round by round ---- */
+
+static ty_err sum_at_once(struct crew *c, const struct crew_bucket *b)
+{
+    const struct lane lane = lane_of(c, c->sums.of.what);
+    ty_err err = nodes_take(c, &lane, b);
+    if (err == TY_OK)
+        err = nodes_send(c, &lane, b);
+    if (err == TY_OK)
+        err = settle(c, lane.what, !is_sliced(c, b));
+    if (err == TY_OK)
+        err = slices_take(c, &lane, b);
+    if (err == TY_OK)
+        err = slices_send(c, &lane, b);
+    return err == TY_OK ? settle(c, lane.what, false) : err;
+}
+
+/* ---- in buckets: as far as it goes ---- */
+
+static struct lane bucket_lane(struct crew *c, size_t i, bool slices)
+{
+    struct bucket *b = &c->mpi->buckets[i];
+    return (struct lane){.lock = &c->mpi->lock,
+                         .messages = &c->mpi->sums,
+                         .what = c->sums.of.what,
+                         .tag = slices ? TAG_SLICES : TAG_NODES,
+                         .left = slices ? &b->slices : &b->nodes};
+}
+
+/* The carrier: while there are sums, look after them. */
+static void *carry(void *arg)
+{
+    struct crew *c = arg;
+    struct mpi *m = c->mpi;
+    const struct timespec pause = {.tv_nsec = CARRY_US * 1000L};
+    while (!__atomic_load_n(&m->over, __ATOMIC_ACQUIRE)) {
+        if (!__atomic_load_n(&c->sums.open, __ATOMIC_ACQUIRE)) {
+            eventfd_t sums;
+            (void)eventfd_read(m->carry_fd, &sums); /* asleep until there are some, or it is over */
             continue;
-        crew_slice(c, c->rank, count, &from, &n);
-        if (owner != c->rank)
-            err = post_take(c, s->what, owner, s->parts[k] + from, n * sizeof(float));
-        for (int r = 0; r < c->size && owner == c->rank && err == TY_OK; r++) {
-            crew_slice(c, r, count, &from, &n);
-            if (r != c->rank)
-                err = post_send(c, s->what, r, s->parts[k] + from, n * sizeof(float));
+        }
+        nanosleep(&pause, NULL);
+        crew_sums_advance(c);
+    }
+    return NULL;
+}
+
+/* Without one the sums go on where ranks advance, and at their end. It takes no signals. */
+static void carrier_begin(struct crew *c)
+{
+    struct mpi *m = c->mpi;
+    sigset_t all, before;
+    m->carry_fd = eventfd(0, EFD_CLOEXEC);
+    if (m->carry_fd < 0)
+        return;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    m->carrying = pthread_create(&m->carrier, NULL, carry, c) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static void carrier_wake(struct crew *c)
+{
+    struct mpi *m = c->mpi;
+    if (m->carry_fd < 0)
+        carrier_begin(c);
+    if (m->carrying)
+        eventfd_write(m->carry_fd, 1);
+}
+
+static void carrier_end(struct mpi *m)
+{
+    if (m->carrying) {
+        __atomic_store_n(&m->over, true, __ATOMIC_RELEASE);
+        eventfd_write(m->carry_fd, 1);
+        pthread_join(m->carrier, NULL);
+    }
+    if (m->carry_fd >= 0)
+        close(m->carry_fd);
+}
+
+static ty_err mpi_sums_begin(struct crew *c)
+{
+    struct mpi *m = c->mpi;
+    size_t count = c->sums.of.bucket_count;
+    ty_err err = TY_OK;
+    if (count == 1)
+        return TY_OK;
+    if (count > m->bucket_room) {
+        m->bucket_room = count;
+        m->buckets = realloc(m->buckets, count * sizeof *m->buckets);
+        ty_assert(m->buckets);
+    }
+    memset(m->buckets, 0, count * sizeof *m->buckets);
+    m->added = 0;
+    for (size_t i = 0; i < count && err == TY_OK; i++) {
+        const struct lane nodes = bucket_lane(c, i, false), slices = bucket_lane(c, i, true);
+        err = nodes_take(c, &nodes, &c->sums.of.buckets[i]);
+        if (err == TY_OK)
+            err = slices_take(c, &slices, &c->sums.of.buckets[i]);
+    }
+    if (err == TY_OK)
+        carrier_wake(c);
+    return ended(c, err);
+}
+
+/* Forget the messages that are done. */
+static void sums_tidy(struct messages *m, int finished)
+{
+    size_t kept = 0;
+    for (int i = 0; i < finished; i++)
+        m->posted[m->indices[i]].left = NULL;
+    for (size_t i = 0; i < m->count; i++)
+        if (m->posted[i].left) {
+            m->requests[kept] = m->requests[i];
+            m->posted[kept++] = m->posted[i];
+        }
+    m->count = kept;
+}
+
+/* As far as it goes now. *ret_moved: it went on. */
+static ty_err sums_go(struct crew *c, bool *ret_moved)
+{
+    struct summing *s = &c->sums;
+    struct mpi *m = c->mpi;
+    size_t ready = __atomic_load_n(s->ready, __ATOMIC_ACQUIRE) - s->before;
+    int finished = 0, last;
+    ty_err err = TY_OK;
+    for (; s->begun < ready && err == TY_OK; s->begun++) {
+        const struct lane lane = bucket_lane(c, s->begun, false);
+        err = nodes_send(c, &lane, &s->of.buckets[s->begun]);
+    }
+    if (err == TY_OK)
+        err = test(c, &m->sums, s->of.what, &finished, &last);
+    if (err == TY_OK && finished > 0)
+        sums_tidy(&m->sums, finished);
+    for (; m->added < s->begun && m->buckets[m->added].nodes == 0 && err == TY_OK; m->added++) {
+        const struct lane lane = bucket_lane(c, m->added, true);
+        err = slices_send(c, &lane, &s->of.buckets[m->added]);
+    }
+    while (s->done < m->added && m->buckets[s->done].slices == 0)
+        s->done++;
+    *ret_moved = finished > 0;
+    return ended(c, err);
+}
+
+static void mpi_sums_advance(struct crew *c)
+{
+    bool moved;
+    if (sums_go(c, &moved) != TY_OK)
+        return; /* it stays, and the next call tells it */
+}
+
+/* Until all buckets are done. */
+static ty_err sums_settle(struct crew *c)
+{
+    struct summing *s = &c->sums;
+    struct wait w = {.what = s->of.what};
+    ty_err err = TY_OK;
+    while (s->done < s->of.bucket_count && err == TY_OK) {
+        bool moved;
+        err = sums_go(c, &moved);
+        if (err == TY_OK && !moved) {
+            w.from_ns = w.from_ns ? w.from_ns : ty_boot_ns();
+            err = ended(c, wait_idle(c, &w));
+        } else if (w.from_ns) {
+            waited(c, ty_boot_ns() - w.from_ns);
+            w.from_ns = 0;
         }
     }
-    return err == TY_OK ? settle(c, s->what, false) : err;
+    return err;
 }
 
-/* Each rank's slice of the sum to all. */
-static ty_err slices_back(struct crew *c, const struct sum *s, size_t count)
+/* What is left of the buckets goes out, and all meet, so that one which is at another call is told
+ * and who was late is known. */
+static ty_err mpi_sums_end(struct crew *c)
 {
-    size_t from, n, own_from, own_n;
-    ty_err err = TY_OK;
-    crew_slice(c, c->rank, count, &own_from, &own_n);
-    for (int r = 0; r < c->size && err == TY_OK; r++) {
-        if (r == c->rank)
-            continue;
-        crew_slice(c, r, count, &from, &n);
-        err = post_take(c, s->what, r, s->out + from, n * sizeof(float));
-        if (err == TY_OK)
-            err = post_send(c, s->what, r, s->out + own_from, own_n * sizeof(float));
-    }
-    return err == TY_OK ? settle(c, s->what, false) : err;
-}
-
-static ty_err mpi_sum(struct crew *c, const char *what, float *const *parts, size_t part_count,
-                      size_t count, float *out)
-{
-    const struct sum s = {.what = what, .parts = parts, .part_count = part_count, .out = out};
-    if (count < SMALL_FLOATS || c->size <= 2)
-        return ended(c, sum_at_once(c, &s, count));
-    struct crew_call call = crew_call_of(CREW_SUM, what, count * CREW_MOST_PARTS + part_count);
-    ty_err err = mpi_meet(c, &call, NULL);
+    struct summing *s = &c->sums;
+    struct crew_call call = crew_call_of(CREW_SUM, s->of.what, s->call);
+    bool one = s->of.bucket_count == 1, moved;
+    ty_err err = one ? TY_OK : sums_go(c, &moved);
+    if (err == TY_OK && (!one || is_sliced(c, s->of.buckets)))
+        err = mpi_meet(c, &call, NULL);
     if (err != TY_OK)
         return err;
-    size_t from, n;
-    crew_slice(c, c->rank, count, &from, &n);
-    tree_add(c, &s, 0, count, false);
-    err = slices_out(c, &s, count);
-    if (err == TY_OK) {
-        tree_add(c, &s, from, n, true);
-        err = slices_back(c, &s, count);
-    }
-    return ended(c, err);
+    return one ? ended(c, sum_at_once(c, s->of.buckets)) : sums_settle(c);
 }
 
 /* ---- joining and leaving ---- */
@@ -402,6 +692,7 @@ static ty_err mpi_sum(struct crew *c, const char *what, float *const *parts, siz
 static void mpi_close(struct crew *c)
 {
     struct mpi *m = c->mpi;
+    carrier_end(m);
     while (m->rooms) {
         struct hall *room = m->rooms;
         m->rooms = room->next;
@@ -410,10 +701,10 @@ static void mpi_close(struct crew *c)
         free(room);
     }
     beats_close(c->beats);
-    free(m->requests);
-    free(m->posted);
-    free(m->indices);
-    free(m->statuses);
+    messages_clear(&m->calls);
+    messages_clear(&m->sums);
+    free(m->buckets);
+    pthread_mutex_destroy(&m->lock);
     free(m->lives);
     free(m);
     c->mpi = NULL;
@@ -451,7 +742,7 @@ static bool look_around(struct crew *c, const struct beats_card *cards)
     bool meet = true;
     struct crew_cpus cpus = {{0}};
     for (int r = 0; r < c->size; r++) {
-        meet = meet && cards[r].has_meeting;
+        meet = meet && cards[r].has_meeting && cards[r].network == cards[c->rank].network;
         if (memcmp(cards[r].machine, cards[c->rank].machine, sizeof cards[r].machine) == 0) {
             here++;
             crew_cpus_add(&cpus, &cards[r].cpus);
@@ -461,8 +752,10 @@ static bool look_around(struct crew *c, const struct beats_card *cards)
     return meet && here == c->size;
 }
 
-/* Cards to all; then signs of life. ret_one_machine: all are on one, and may share memory there. */
-static ty_err introduce(struct crew *c, const struct crew_options *o, bool *ret_one_machine)
+/* Cards to all; then signs of life. ret_one_machine: all are on one, and may share memory there.
+ * ret_key: the crew's. */
+static ty_err introduce(struct crew *c, const struct crew_options *o, bool *ret_one_machine,
+                        uint64_t *ret_key)
 {
     struct beats_card *cards = calloc((size_t)c->size, sizeof *cards);
     ty_assert(cards);
@@ -474,6 +767,7 @@ static ty_err introduce(struct crew *c, const struct crew_options *o, bool *ret_
     if (err == TY_OK) {
         beats_address(c->beats, cards, c->rank, c->size);
         *ret_one_machine = look_around(c, cards);
+        *ret_key = cards[0].key;
     }
     free(cards);
     return err;
@@ -481,10 +775,14 @@ static ty_err introduce(struct crew *c, const struct crew_options *o, bool *ret_
 
 /* The world is one machine: the same ranks go on through its memory, and MPI only ends with them.
  */
-static ty_err go_on_shared(struct crew *c, const struct crew_options *o, struct crew **ret_crew)
+static ty_err go_on_shared(struct crew *c, const struct crew_options *o, uint64_t key,
+                           struct crew **ret_crew)
 {
     struct crew_options shared = *o;
     struct crew *together;
+    char meeting[PATH_MAX]; /* of this world, for another may have the same o->meeting */
+    snprintf(meeting, sizeof meeting, "%s-%016" PRIx64, o->meeting, key);
+    shared.meeting = meeting;
     shared.rank = c->rank;
     shared.size = c->size;
     ty_err err = crew_join_shared(&shared, &together);
@@ -530,14 +828,18 @@ ty_err crew_join_mpi(const struct crew_options *o, struct crew **ret_crew)
     c->world = true;
     c->mpi = calloc(1, sizeof *c->mpi);
     ty_assert(c->mpi);
+    pthread_mutex_init(&c->mpi->lock, NULL);
+    c->mpi->carry_fd = -1;
     c->mpi->until_ms = until_ms;
+    c->sums.ready = &c->mpi->ready;
     c->mpi->lives = calloc((size_t)c->size, sizeof *c->mpi->lives);
     ty_assert(c->mpi->lives);
     for (int r = 0; r < c->size; r++)
         c->lives[r] = &c->mpi->lives[r];
-    err = introduce(c, o, &one_machine);
+    uint64_t key = 0;
+    err = introduce(c, o, &one_machine, &key);
     if (err == TY_OK && one_machine)
-        return go_on_shared(c, o, ret_crew);
+        return go_on_shared(c, o, key, ret_crew);
     if (err == TY_OK)
         err = life_begin(c);
     if (err == TY_OK)
@@ -558,6 +860,8 @@ const struct crew_way crew_mpi_way = {
     .meet = mpi_meet,
     .room = mpi_room,
     .share = mpi_share,
-    .sum = mpi_sum,
+    .sums_begin = mpi_sums_begin,
+    .sums_advance = mpi_sums_advance,
+    .sums_end = mpi_sums_end,
     .close = mpi_close,
 };

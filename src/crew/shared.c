@@ -29,6 +29,7 @@ enum { SPINS = 2000, LOOK_FOR_MS = 10, SAY_MS = 5000, PAGE = 4096 };
 struct slot {
     _Alignas(64) uint32_t arrived; /* at so many meetings; 1: it has joined */
     uint32_t sleepers;             /* who sleep on `arrived` */
+    uint32_t ready;                /* so many buckets of sums, ever */
     int64_t came_ns[2];
     uint64_t call[2], value[2];
     _Alignas(64) struct life life;
@@ -239,23 +240,50 @@ static ty_err shared_share(struct crew *c, const char *what, const struct crew_p
     return shared_meet(c, &call, NULL);
 }
 
-/* Each rank adds up its slice of all parts, between two meetings: before the first a part may not
- * be complete, before the second a slice may not be. */
-static ty_err shared_sum(struct crew *c, const char *what, float *const *parts, size_t part_count,
-                         size_t count, float *out)
+/* This rank's slice of a bucket, of all parts. */
+static void slice_sum(const struct crew *c, const struct crew_sums *s, const struct crew_bucket *b)
 {
-    struct crew_call call = crew_call_of(CREW_SUM, what, count * CREW_MOST_PARTS + part_count);
+    size_t from, n;
+    float *slices[CREW_MOST_PARTS];
+    crew_slice(c, c->rank, b->count, &from, &n);
+    for (size_t k = 0; k < s->part_count; k++)
+        slices[k] = s->parts[k] + b->from + from;
+    tensor_tree_sum_to(slices, s->part_count, n, s->out + b->from + from);
+}
+
+static bool all_are_ready(const struct crew *c, uint32_t buckets)
+{
+    for (int r = 0; r < c->size; r++) {
+        const struct slot *s = &c->shared->board->slots[r];
+        if ((int32_t)(__atomic_load_n(&s->ready, __ATOMIC_ACQUIRE) - buckets) < 0)
+            return false;
+    }
+    return true;
+}
+
+/* A rank whose bucket is ready has used the last sum, so `out` may be written. */
+static void shared_sums_advance(struct crew *c)
+{
+    struct summing *s = &c->sums;
+    while (s->done < s->of.bucket_count && all_are_ready(c, s->before + (uint32_t)s->done + 1)) {
+        slice_sum(c, &s->of, &s->of.buckets[s->done]);
+        s->begun = ++s->done;
+    }
+}
+
+/* Each rank adds up its slices, the last of them between two meetings: before the first a part may
+ * not be complete, before the second a slice may not be. */
+static ty_err shared_sums_end(struct crew *c)
+{
+    struct summing *s = &c->sums;
+    struct crew_call call = crew_call_of(CREW_SUM, s->of.what, s->call);
     ty_err err = shared_meet(c, &call, NULL);
     if (err != TY_OK)
         return err;
-    size_t from, n;
-    crew_slice(c, c->rank, count, &from, &n);
-    float *slices[CREW_MOST_PARTS];
-    for (size_t k = 0; k < part_count; k++)
-        slices[k] = parts[k] + from;
-    tensor_tree_sum_to(slices, part_count, n, out + from);
+    for (; s->done < s->of.bucket_count; s->done++)
+        slice_sum(c, &s->of, &s->of.buckets[s->done]);
     come(c, ++c->shared->meetings);
-    return wait_for_all(c, c->shared->meetings, what);
+    return wait_for_all(c, c->shared->meetings, s->of.what);
 }
 
 /* ---- joining ---- */
@@ -347,17 +375,29 @@ static void name_missing(const struct crew *c, char *to, size_t size)
 {
     size_t len = 0;
     to[0] = '\0';
-    for (int r = 0; r < c->size && len < size; r++) {
+    for (int r = 0; r < c->size; r++) {
         bool missing = c->shared->board ? !has_come(&c->shared->board->slots[r], 1) : r == 0;
-        if (missing)
-            len += (size_t)snprintf(to + len, size - len, "%s%s", len ? ", " : "", c->names[r]);
+        if (!missing)
+            continue;
+        bool room = len + CREW_NAME_BYTES + sizeof ", ..." < size;
+        len += (size_t)snprintf(to + len, size - len, "%s%s", len ? ", " : "",
+                                room ? c->names[r] : "...");
+        if (!room)
+            return;
     }
 }
 
-static ty_err join_over(const struct crew *c, const struct crew_options *o)
+/* Is it time to give up? */
+static ty_err join_over(const struct crew *c, const struct crew_options *o, int64_t from_ms)
 {
     char missing[256];
+    bool stopped = o->stopped && *o->stopped;
+    if (!stopped && ty_boot_ms() - from_ms < o->join_ms)
+        return TY_OK;
     name_missing(c, missing, sizeof missing);
+    if (stopped)
+        return ty_fail(TY_CANCELLED, "stopped by %s while %s was waited for",
+                       *o->stopped == SIGINT ? "SIGINT" : "SIGTERM", missing);
     return ty_fail(TY_UNAVAILABLE,
                    "%s did not come to the crew of %d within %.1f s (is each one started, with the "
                    "same cluster and the same meeting place '%s'?)",
@@ -382,8 +422,8 @@ static ty_err join_wait(struct crew *c, const struct crew_options *o)
     ty_err err = TY_OK;
     while (c->rank != 0 && (err = place_enter(c, o->meeting)) == TY_NOT_FOUND) {
         join_say(c, from_ms, &say_ms);
-        if (ty_boot_ms() - from_ms >= o->join_ms)
-            return join_over(c, o);
+        if ((err = join_over(c, o, from_ms)) != TY_OK)
+            return err;
         nanosleep(&pause, NULL);
     }
     if (c->rank == 0)
@@ -394,6 +434,7 @@ static ty_err join_wait(struct crew *c, const struct crew_options *o)
     for (int r = 0; r < c->size; r++)
         c->lives[r] = &slots[r].life;
     slots[c->rank].cpus = crew_cpus_own();
+    c->sums.ready = &slots[c->rank].ready;
     if ((err = life_begin(c)) != TY_OK)
         return err;
     come(c, ++c->shared->meetings);
@@ -407,8 +448,8 @@ static ty_err join_wait(struct crew *c, const struct crew_options *o)
         int lost = life_lost(c);
         if (lost >= 0 && !all_have_come(c, 1))
             return life_tell(c, lost, "joining");
-        if (ty_boot_ms() - from_ms >= o->join_ms && !all_have_come(c, 1))
-            return join_over(c, o);
+        if (!all_have_come(c, 1) && (err = join_over(c, o, from_ms)) != TY_OK)
+            return err;
     }
     return TY_OK;
 }
@@ -463,7 +504,8 @@ const struct crew_way crew_shared_way = {
     .meet = shared_meet,
     .room = shared_room,
     .share = shared_share,
-    .sum = shared_sum,
+    .sums_advance = shared_sums_advance,
+    .sums_end = shared_sums_end,
     .gone = shared_gone,
     .close = shared_close,
 };

@@ -46,6 +46,43 @@ static void sum_alone(void **state)
     crew_leave(NULL, NULL);
 }
 
+/* ---- sums in buckets ---- */
+
+static void buckets_bits(void **state)
+{
+    (void)state;
+    for (int size = 1; size <= 4; size++) {
+        struct test_ranks t;
+        test_ranks_init(&t, size);
+        test_ranks_start(&t, sum_in_buckets, NULL);
+        test_ranks_pass(&t);
+        test_ranks_clear(&t);
+    }
+}
+
+static void buckets_differ(void **state)
+{
+    struct test_ranks t;
+    (void)state;
+    test_ranks_init(&t, 2);
+    test_ranks_start(&t, cut_otherwise, NULL);
+    for (int r = 0; r < 2; r++) {
+        test_rank_wait(&t, r);
+        TEST_RANK_FAILED(&t, r, TY_INVALID_ARGUMENT, "another call than", "same sizes", "numbers");
+    }
+    test_ranks_clear(&t);
+}
+
+static void buckets_measured(void **state)
+{
+    struct test_ranks t;
+    (void)state;
+    test_ranks_init(&t, 3);
+    test_ranks_start(&t, measure, NULL);
+    test_ranks_pass(&t);
+    test_ranks_clear(&t);
+}
+
 /* ---- shares and rooms ---- */
 
 static void share_pieces(void **state)
@@ -171,7 +208,7 @@ static void join_never_comes(void **state)
     struct test_ranks t;
     (void)state;
     test_ranks_init(&t, 4);
-    t.join_ms = 400;
+    t.join_ms = 3000;
     test_rank_start(&t, 0, only_meet, NULL);
     test_rank_start(&t, 2, only_meet, NULL);
     for (int r = 0; r < 4; r += 2) {
@@ -187,6 +224,24 @@ static void join_never_comes(void **state)
     assert_int_equal(test_rank_wait(&t, 1), 0);
     TEST_RANK_FAILED(&t, 1, TY_UNAVAILABLE, "chief did not come", "0.1 s");
     test_ranks_clear(&t);
+}
+
+/* A signal ends the wait for the others, with the place made or without it. */
+static void join_stopped(void **state)
+{
+    static const volatile sig_atomic_t signals[] = {SIGTERM, SIGINT};
+    static const char *const names[] = {"SIGTERM", "SIGINT"};
+    (void)state;
+    for (int r = 0; r < 2; r++) {
+        struct test_ranks t;
+        test_ranks_init(&t, 2);
+        t.stopped = &signals[r];
+        test_rank_start(&t, r, only_meet, NULL);
+        assert_int_equal(test_rank_wait(&t, r), 0);
+        TEST_RANK_FAILED(&t, r, TY_CANCELLED, names[r], r ? "chief was" : "worker 1 was");
+        assert_int_equal(access(t.meeting, F_OK), -1);
+        test_ranks_clear(&t);
+    }
 }
 
 /* A file of a crew that is dead, whole or torn: who comes early waits for the new one. */
@@ -224,7 +279,6 @@ static void join_refused(void **state)
     struct test_ranks t;
     (void)state;
     test_ranks_init(&t, 3);
-    t.join_ms = 3000;
     test_rank_start(&t, 0, only_meet, NULL);
     while (access(t.meeting, F_OK) != 0)
         usleep(1000);
@@ -237,7 +291,7 @@ static void join_refused(void **state)
     assert_err(TY_INVALID_ARGUMENT, crew_join_shared(&o, &c));
     assert_message("chief gathers a crew of 3, but worker 1 was told of 2");
     test_rank_start(&t, 1, only_meet, NULL);
-    usleep(200000);
+    test_rank_placed(&t, 1);
     pid_t first = t.pids[1];
     test_rank_start(&t, 1, only_meet, NULL);
     assert_int_equal(test_rank_wait(&t, 1), 0);
@@ -320,7 +374,7 @@ static ty_err one_is_slow(struct crew *c, void *arg)
     crew_waits(c, &waits);
     for (int i = 0; i < 10 && err == TY_OK; i++) {
         if (crew_rank(c) == 1)
-            usleep(30000);
+            usleep(100000);
         err = crew_meet(c, "step");
     }
     struct crew_piece piece = {2, room, 100};
@@ -355,12 +409,16 @@ static const struct CMUnitTest tests[] = {
     TEST("sum/bits_do_not_depend_on_ranks", sum_bits),
     TEST("sum/goes_to_the_first_part", sum_in_place),
     TEST("sum/alone", sum_alone),
+    TEST("buckets/bits_do_not_depend_on_ranks", buckets_bits),
+    TEST("buckets/other_cuts_are_told", buckets_differ),
+    TEST("buckets/sized_by_measurement", buckets_measured),
     TEST("share/pieces_are_everywhere", share_pieces),
     TEST("room/is_zero_and_aligned", rooms_are_zero),
     TEST("room/is_refused", rooms_refused),
     TEST("agree/names_the_one_that_differs", agree_names),
     TEST("agree/other_calls_are_told", calls_out_of_step),
     TEST("join/one_never_comes", join_never_comes),
+    TEST("join/stopped_by_a_signal", join_stopped),
     TEST("join/stale_file", join_stale_file),
     TEST("join/refused", join_refused),
     TEST("join/options", join_options),

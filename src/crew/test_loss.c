@@ -1,5 +1,5 @@
 /* test_loss.c -- ranks that are killed, stopped, slow, or leave: who waits is told who and why. */
-#include "crew/test_ranks.h"
+#include "crew/test_bodies.h"
 
 #include <sched.h>
 #include <sys/mount.h>
@@ -36,12 +36,25 @@ static ty_err wait_in_sum(struct crew *c)
     return crew_sum(c, "begin of step", parts, 3, 1, &out);
 }
 
+static ty_err wait_in_buckets(struct crew *c)
+{
+    float v[3][32] = {{1}, {2}, {3}}, out[32];
+    float *parts[3] = {v[0], v[1], v[2]};
+    const struct crew_bucket two[2] = {{16, 16}, {0, 16}};
+    const struct crew_sums s = {"begin of step", parts, 3, out, two, 2};
+    ty_err err = crew_sums_begin(c, &s);
+    crew_sums_ready(c);
+    crew_sums_advance(c);
+    return err == TY_OK ? crew_sums_end(c) : err;
+}
+
 static const struct wait_kind {
     const char *what;
     ty_err (*wait)(struct crew *c);
 } kinds[] = {
-    {"begin of step", wait_in_meet},  {"begin of step", wait_in_agree}, {"room", wait_in_room},
-    {"begin of step", wait_in_share}, {"begin of step", wait_in_sum},
+    {"begin of step", wait_in_meet}, {"begin of step", wait_in_agree},
+    {"room", wait_in_room},          {"begin of step", wait_in_share},
+    {"begin of step", wait_in_sum},  {"begin of step", wait_in_buckets},
 };
 
 enum { LOST = 1 };
@@ -152,10 +165,33 @@ static void leaving_is_told(void **state)
     test_ranks_clear(&t);
 }
 
-/* Killed from outside while all are busy with sums: in front of a meeting, in it, between two. */
+static void lost_between_buckets(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct test_ranks t;
+        int signal_number = i ? SIGSTOP : SIGKILL;
+        test_ranks_init(&t, 3);
+        t.deadline_ms = 2500;
+        test_ranks_start(&t, hit_between_buckets, &signal_number);
+        for (int r = 0; r < 3; r += 2) {
+            assert_int_equal(test_rank_wait(&t, r), 0);
+            TEST_RANK_FAILED(&t, r, TY_UNAVAILABLE,
+                             i ? "no sign of life of worker 1" : "worker 1 is gone", "step 7",
+                             "backward", "numbers", "waited for it");
+        }
+        kill(t.pids[LOST], SIGKILL);
+        test_rank_wait(&t, LOST);
+        test_ranks_clear(&t);
+    }
+}
+
+/* Killed from outside while all are busy with sums, every other one in buckets: in front of a
+ * meeting, in it, between two. */
 static ty_err sum_for_ever(struct crew *c, void *arg)
 {
-    enum { FLOATS = 3000 };
+    enum { FLOATS = 3008 };
+    const struct crew_bucket two[2] = {{1600, FLOATS - 1600}, {0, 1600}};
     struct test_end *ends = arg;
     void *room;
     float *parts[3];
@@ -164,7 +200,15 @@ static ty_err sum_for_ever(struct crew *c, void *arg)
         parts[k] = (float *)room + k * FLOATS;
     for (int64_t step = 0; err == TY_OK; step++) {
         crew_mark(c, step, "summing");
-        err = crew_sum(c, "numbers", parts, 3, FLOATS, parts[2] + FLOATS);
+        struct crew_sums s = {"numbers", parts, 3, parts[2] + FLOATS, two, 2};
+        if (step % 2) {
+            err = crew_sum(c, s.what, parts, 3, FLOATS, s.out);
+        } else {
+            err = crew_sums_begin(c, &s);
+            crew_sums_ready(c);
+            crew_sums_advance(c);
+            err = err == TY_OK ? crew_sums_end(c) : err;
+        }
         __atomic_store_n(&ends[crew_rank(c)].ready, true, __ATOMIC_RELEASE);
     }
     return err;
@@ -178,8 +222,7 @@ static void killed_at_any_moment(void **state)
         uint32_t delay_us;
         test_ranks_init(&t, 3);
         test_ranks_start(&t, sum_for_ever, t.ends);
-        while (!__atomic_load_n(&t.ends[LOST].ready, __ATOMIC_ACQUIRE))
-            usleep(1000);
+        test_rank_ready(&t, LOST);
         ty_random(&delay_us, sizeof delay_us);
         usleep(delay_us % 20000);
         kill(t.pids[LOST], SIGKILL);
@@ -235,7 +278,9 @@ static void killed_while_gathering(void **state)
         test_ranks_init(&t, 3); /* worker 2 never comes */
         test_rank_start(&t, 0, nothing, NULL);
         test_rank_start(&t, 1, nothing, NULL);
-        usleep(300000);
+        test_rank_placed(&t, 0);
+        test_rank_placed(&t, 1);
+        usleep(300000); /* each has said that it is there */
         kill(t.pids[victim], SIGKILL);
         test_rank_wait(&t, victim);
         assert_int_equal(test_rank_wait(&t, 1 - victim), 0);
@@ -271,11 +316,12 @@ static void slow_is_waited_for(void **state)
 static ty_err long_round(struct crew *c, void *arg)
 {
     ty_err err = TY_OK;
-    (void)arg;
+    struct test_end *ends = arg;
     for (int i = 0; i < 10 && err == TY_OK; i++) {
         if (crew_rank(c) == i % 2)
             usleep(200000);
         err = crew_meet(c, "round");
+        __atomic_store_n(&ends[crew_rank(c)].ready, true, __ATOMIC_RELEASE);
     }
     return err;
 }
@@ -286,8 +332,10 @@ static void all_stopped_is_no_loss(void **state)
     (void)state;
     test_ranks_init(&t, 2);
     t.deadline_ms = 2500;
-    test_ranks_start(&t, long_round, NULL);
-    usleep(500000);
+    test_ranks_start(&t, long_round, t.ends);
+    for (int r = 0; r < 2; r++)
+        test_rank_ready(&t, r);
+    usleep(300000);
     for (int r = 0; r < 2; r++)
         kill(t.pids[r], SIGSTOP);
     usleep(3500000);
@@ -372,8 +420,7 @@ static void namespaces_apart(void **state)
         loss.lost_end = &t.ends[LOST];
         for (int r = 0; r < 3; r++)
             start_in_namespace(&t, r, &loss);
-        while (!__atomic_load_n(&t.ends[LOST].ready, __ATOMIC_ACQUIRE))
-            usleep(1000);
+        test_rank_ready(&t, LOST);
         pid_t inner = __atomic_load_n(&t.ends[LOST].inner, __ATOMIC_ACQUIRE);
         assert_int_equal(kill(inner, signals[i]), 0);
         test_rank_wait(&t, 0);
@@ -424,6 +471,7 @@ static void process_states(void **state)
 static const struct CMUnitTest tests[] = {
     TEST("loss/killed_in_every_wait", killed_is_told),
     TEST("loss/killed_at_any_moment", killed_at_any_moment),
+    TEST("loss/between_two_buckets", lost_between_buckets),
     TEST("loss/stopped_in_every_wait", stopped_is_told),
     TEST("loss/exit_without_leaving", exit_is_told),
     TEST("loss/leaves_with_a_reason", leaving_is_told),

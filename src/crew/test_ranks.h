@@ -21,6 +21,7 @@ struct test_end {
 };
 struct test_ranks {
     int size, join_ms, deadline_ms;
+    const volatile sig_atomic_t *stopped;
     char meeting[128];
     pid_t pids[TEST_MOST_RANKS];
     struct test_end *ends;
@@ -45,7 +46,8 @@ static inline struct crew_options test_options(const struct test_ranks *t, int r
                                  .names = test_names,
                                  .meeting = t->meeting,
                                  .join_ms = t->join_ms,
-                                 .deadline_ms = t->deadline_ms};
+                                 .deadline_ms = t->deadline_ms,
+                                 .stopped = t->stopped};
 }
 
 static inline void test_record(struct test_end *end, ty_err code)
@@ -86,6 +88,29 @@ static inline void test_ranks_start(struct test_ranks *t, test_body body, void *
 {
     for (int r = 0; r < t->size; r++)
         test_rank_start(t, r, body, arg);
+}
+
+/* Until the rank has its place at the meeting, whose byte it locks, while not all have joined. */
+static inline void test_rank_placed(const struct test_ranks *t, int rank)
+{
+    for (int i = 0; i < TEST_END_S * 1000; i++) {
+        struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = rank, .l_len = 1};
+        int fd = open(t->meeting, O_RDWR | O_CLOEXEC);
+        bool taken = fd >= 0 && fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+        if (fd >= 0)
+            close(fd);
+        if (taken)
+            return;
+        usleep(1000);
+    }
+    fail_msg("%s did not come to '%s'", test_names[rank], t->meeting);
+}
+
+/* Until the rank has said that it is ready, in its end. */
+static inline void test_rank_ready(const struct test_ranks *t, int rank)
+{
+    while (!__atomic_load_n(&t->ends[rank].ready, __ATOMIC_ACQUIRE))
+        usleep(1000);
 }
 
 /* Wait for the end of rank's process: its wait status. */

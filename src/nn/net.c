@@ -125,21 +125,29 @@ static size_t lines(size_t floats)
     return (floats + 15) / 16 * 16;
 }
 
+/* Floats of plain parameters, of the first `params`. */
+static size_t plain_floats(const struct nn_net *n, size_t params)
+{
+    size_t plain = 0;
+    for (size_t i = 0; i < params; i++)
+        plain += n->params[i].table ? 0 : lines(n->params[i].count);
+    return plain;
+}
+
 static ty_err weights_plan(struct nn_net *n)
 {
     size_t sums = 0;
+    n->plain_from = ty_new_array(&n->arena, size_t, n->layer_count);
     for (size_t i = 0; i < n->layer_count; i++) {
         for (size_t k = 0; k < NN_LAYER_PARAMS; k++)
             n->layers[i].params[k] = SIZE_MAX;
         n->layers[i].state = sums;
         sums += lines(NN_SUMS * n->layers[i].channels);
+        n->plain_from[i] = plain_floats(n, n->param_count);
         if (n->layers[i].kind->plan)
             n->layers[i].kind->plan(n, &n->layers[i]);
     }
-    size_t plain = 0, all;
-    for (size_t i = 0; i < n->param_count; i++)
-        plain += n->params[i].table ? 0 : lines(n->params[i].count);
-    all = plain;
+    size_t plain = plain_floats(n, n->param_count), all = plain;
     for (size_t i = 0; i < n->param_count; i++)
         all += n->params[i].table ? lines(n->params[i].count) : 0;
     if (all > NN_MAX_FLOATS)
@@ -272,6 +280,8 @@ static void batches_plan(struct nn_net *n)
         sums += lines(NN_SUMS * n->layers[i].channels);
     n->sums = ty_new_array(&n->arena, float, sums);
     grads_plan(n);
+    if (n->crew && !n->crew_failed && !n->no_memory)
+        nn_crew_cut(n);
 }
 
 void nn_init_glorot(const struct nn_net *n, const struct nn_param *p, size_t in, size_t out)
@@ -492,30 +502,55 @@ float *nn_input_grad(const struct nn_net *n, const struct nn_layer *l, const str
     return s->dy[l->inputs[input]];
 }
 
+/* A layer of a shard. Gradients that several layers add to begin with zeros. */
+static void backward_layer(struct nn_net *n, size_t layer, struct nn_shard *s)
+{
+    const struct nn_layer *l = &n->layers[layer];
+    if (s->dy[layer] == NULL)
+        return;
+    if (n->resuming && layer == n->at)
+        l->kind->backward_after(n, l, s);
+    else
+        l->kind->backward(n, l, s);
+}
+
+static void grads_zero(const struct nn_net *n, struct nn_shard *s)
+{
+    for (size_t i = 0; i < n->layer_count; i++)
+        if (n->uses[i] > 1 && s->dy[i])
+            memset(s->dy[i], 0, s->rows * nn_layer_width(&n->layers[i]) * sizeof(float));
+}
+
+/* How many groups of shards go through backward, each on its thread. A bucket of gradients is ready
+ * when all shards have passed it: where threads have several shards each, and as many, they go from
+ * layer to layer side by side, and the sums have all of backward to go along with. */
+static size_t backward_groups(const struct nn_net *n)
+{
+    size_t threads = (size_t)tensor_team_threads(n->team);
+    bool abreast = n->bucket_count > 1 && n->own_count > threads && n->own_count % threads == 0;
+    return abreast ? threads : n->own_count;
+}
+
 /* From layer n->at down to the barrier below it, or to the first. */
 static void backward_segment(void *arg, int index)
 {
     struct nn_net *n = arg;
-    struct nn_shard *s = &n->shards[n->own_first + (size_t)index];
+    size_t each = n->own_count / backward_groups(n);
+    struct nn_shard *first = &n->shards[n->own_first + (size_t)index * each];
     int64_t began = nn_work_begin(n);
     nn_flush_denormals();
-    if (n->at + 1 == n->layer_count && !n->resuming)
-        for (size_t i = 0; i < n->layer_count; i++)
-            if (n->uses[i] > 1 && s->dy[i])
-                memset(s->dy[i], 0, s->rows * nn_layer_width(&n->layers[i]) * sizeof(float));
+    for (struct nn_shard *s = first; s < first + each; s++)
+        if (n->at + 1 == n->layer_count && !n->resuming)
+            grads_zero(n, s);
     for (size_t i = n->at + 1; i-- > 0;) {
-        const struct nn_layer *l = &n->layers[i];
-        if (s->dy[i] == NULL)
-            continue;
-        if (n->resuming && i == n->at) {
-            l->kind->backward_after(n, l, s);
-            continue;
-        }
-        l->kind->backward(n, l, s);
-        if (is_barrier(n, i))
+        for (struct nn_shard *s = first; s < first + each; s++)
+            backward_layer(n, i, s);
+        if (is_barrier(n, i) && !(n->resuming && i == n->at))
             break;
+        for (struct nn_shard *s = first; s < first + each; s++)
+            nn_crew_passed(n, s, i);
     }
-    nn_work_end(n, s, began);
+    nn_work_end(n, first, began);
 }
 
 float *nn_row_gather(struct nn_param *p, uint32_t id, float *list, size_t width, bool *ret_new)
@@ -590,10 +625,11 @@ void nn_net_backward(struct nn_net *n)
     ty_assert(n->batch.training);
     if (n->crew)
         crew_mark(n->crew, (int64_t)n->batch.step, "backward");
+    nn_crew_grads_begin(n);
     n->at = n->layer_count - 1;
     n->resuming = false;
     for (;;) {
-        tensor_team_run(n->team, backward_segment, n, (int)n->own_count);
+        tensor_team_run(n->team, backward_segment, n, (int)backward_groups(n));
         size_t i = n->at + !n->resuming;
         while (i-- > 0 && !is_barrier(n, i))
             ;

@@ -4,7 +4,8 @@
  *   sums      of a batch_norm layer, shard by shard, twice a step; all ranks then combine all
  *   tables    by shard, the ids that it had and the sums of dy for each, or dy itself, and logits
  *             and losses, which metrics want; all ranks then gather the same list of rows
- *   grads     of the plain parameters, summed over shards in the fixed tree
+ *   grads     of the plain parameters, summed over shards in the fixed tree; in buckets, while
+ *             backward computes more of them
  *   rows      of a table's gradient: each rank has computed some of the list
  * After a failure nothing more is exchanged, and nn_net_state says why. */
 #include "nn/nn_int.h"
@@ -172,16 +173,6 @@ void nn_crew_tables(struct nn_net *n)
     list_share(&l, "the gradients of tables");
 }
 
-void nn_crew_grads(struct nn_net *n)
-{
-    float *parts[NN_MAX_SHARDS];
-    for (size_t i = 0; i < n->shard_count; i++)
-        parts[i] = n->shards[i].grads;
-    if (!is_alone(n))
-        nn_crew_done(n, crew_sum(n->crew, "the gradients", parts, n->shard_count, n->plain_count,
-                                 n->grad_sum));
-}
-
 /* Gradients that are clipped are changed in place, by each rank: it needs its own. */
 static void grads_copy(struct nn_net *n)
 {
@@ -210,4 +201,89 @@ void nn_crew_rows(struct nn_net *n)
         list_share(&l, "the rows of tables");
     if (n->model->training.clip_norm > 0 && !is_alone(n))
         grads_copy(n);
+}
+
+/* ---- gradients of plain parameters ----
+ *
+ * They lie in the order of the layers, and backward goes from the last layer to the first: a bucket
+ * is a piece of them, the last piece first, and ends where a layer's begin. How large it is at
+ * least crew_measure says; a bucket that is too small costs more than the wait it saves. */
+
+/* TRAINYARD_TEST_BUCKET: bytes, for tests. */
+static size_t bucket_floats(struct nn_net *n)
+{
+    float *parts[NN_MAX_SHARDS];
+    const char *forced = getenv("TRAINYARD_TEST_BUCKET");
+    n->sum_cost.bucket = n->plain_count;
+    if (forced)
+        return (size_t)strtoull(forced, NULL, 10) / sizeof(float);
+    for (size_t i = 0; i < n->shard_max; i++)
+        parts[i] = n->shards[i].grads;
+    nn_crew_done(n, crew_measure(n->crew, parts, n->shard_max, n->plain_count, n->grad_sum,
+                                 tensor_team_threads(n->team), &n->sum_cost));
+    return n->sum_cost.bucket;
+}
+
+void nn_crew_cut(struct nn_net *n)
+{
+    size_t least = bucket_floats(n), end = n->plain_count;
+    n->buckets = ty_new_array(&n->arena, struct crew_bucket, n->layer_count);
+    n->passed = ty_new_array(&n->arena, uint32_t, n->layer_count);
+    for (size_t i = n->layer_count; i-- > 0;) {
+        size_t from = n->plain_from[i];
+        bool empty = from == end && n->bucket_count > 0;
+        if (empty || (i > 0 && end - from < (least > 0 ? least : 1)))
+            continue;
+        n->buckets[n->bucket_count++] = (struct crew_bucket){from, end - from};
+        end = from;
+    }
+}
+
+size_t nn_net_buckets(const struct nn_net *n, size_t *ret_floats, struct crew_cost *ret_cost)
+{
+    *ret_floats = n->plain_count;
+    *ret_cost = n->sum_cost;
+    return n->bucket_count;
+}
+
+void nn_crew_grads_begin(struct nn_net *n)
+{
+    if (is_alone(n))
+        return;
+    for (size_t i = 0; i < n->shard_count; i++) {
+        n->parts[i] = n->shards[i].grads;
+        n->shards[i].passed = 0;
+    }
+    memset(n->passed, 0, n->bucket_count * sizeof *n->passed);
+    const struct crew_sums s = {.what = "the gradients",
+                                .parts = n->parts,
+                                .part_count = n->shard_count,
+                                .out = n->grad_sum,
+                                .buckets = n->buckets,
+                                .bucket_count = n->bucket_count};
+    nn_crew_done(n, crew_sums_begin(n->crew, &s));
+    n->summing = !n->crew_failed;
+}
+
+/* A shard passes buckets in their order, so the last shard that passes one tells it ready. */
+void nn_crew_passed(struct nn_net *n, struct nn_shard *s, size_t layer)
+{
+    if (!n->summing)
+        return;
+    for (; s->passed < n->bucket_count; s->passed++) {
+        const struct crew_bucket *b = &n->buckets[s->passed];
+        if (b->from < n->plain_from[layer])
+            break;
+        nn_work_drop(n, s, b->from, b->count);
+        if (__atomic_add_fetch(&n->passed[s->passed], 1, __ATOMIC_ACQ_REL) == n->own_count)
+            crew_sums_ready(n->crew);
+    }
+    crew_sums_advance(n->crew);
+}
+
+void nn_crew_grads(struct nn_net *n)
+{
+    if (n->summing)
+        nn_crew_done(n, crew_sums_end(n->crew));
+    n->summing = false;
 }

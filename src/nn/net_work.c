@@ -43,9 +43,15 @@ void nn_work_count(struct nn_net *n)
         w->bytes += n->plain_count * sizeof(float);
         w->cpu_ns += s->cpu_ns;
         s->cpu_ns = 0;
-        if (replica_of(n, i) == n->zeroed)
-            memset(s->grads, 0, n->plain_count * sizeof *s->grads);
+        if (!n->summing)
+            nn_work_drop(n, s, 0, n->plain_count);
     }
+}
+
+void nn_work_drop(struct nn_net *n, const struct nn_shard *s, size_t from, size_t count)
+{
+    if (replica_of(n, (size_t)(s - n->shards)) == n->zeroed)
+        memset(s->grads + from, 0, count * sizeof *s->grads);
 }
 
 struct nn_work nn_net_work(const struct nn_net *n, size_t replica)

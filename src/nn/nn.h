@@ -296,6 +296,9 @@ struct nn_work {
     int64_t cpu_ns;           /* of mirrored: that its shards took */
 };
 struct nn_work nn_net_work(const struct nn_net *n, size_t replica);
+/* With a crew: in how many buckets the gradients (so many floats) are summed, and why. One: when
+ * backward has ended. */
+size_t nn_net_buckets(const struct nn_net *n, size_t *ret_floats, struct crew_cost *ret_cost);
 /* A number for the other ranks: once nn_net_forward has returned, the largest that any rank had set
  * when it was called. For what all ranks must do after the same step. */
 void nn_net_tell(struct nn_net *n, int32_t word);

@@ -125,6 +125,7 @@ struct nn_shard {
     struct nn_distinct *distinct; /* layer_first.c: by part of the features */
     uint32_t *counts;             /* theirs, side by side */
     int64_t cpu_ns;               /* that its thread took for it, if somebody asks (net_work.c) */
+    size_t passed;                /* buckets of gradients that it has computed */
     float *numbers, *number_kernel, *number_grad;
 };
 /* Where a table's gradient comes from: columns of a layer's gradient. */
@@ -137,12 +138,19 @@ struct nn_net {
     struct tensor_team *team;
     struct crew *crew; /* NULL: alone */
     bool crew_failed;
-    struct crew_piece *pieces; /* room for a list of them */
-    float **summed;            /* by parameter: its gradient in a room, if p->grad is a copy */
-    int32_t *words;            /* in a room: of rank i at i * NN_WORD */
-    int32_t word, told;        /* this rank's next; the largest of all */
-    size_t devices;            /* of mirrored; 0: it is not */
-    size_t zeroed;             /* a test's: whose gradients are thrown away; SIZE_MAX: nobody's */
+    struct crew_piece *pieces;   /* room for a list of them */
+    size_t *plain_from;          /* by layer: where its plain parameters begin */
+    struct crew_bucket *buckets; /* of the gradients, as backward finishes them; one: no overlap */
+    size_t bucket_count;
+    uint32_t *passed; /* by bucket: how many of this rank's shards have computed theirs */
+    struct crew_cost sum_cost;
+    float *parts[NN_MAX_SHARDS];
+    bool summing;       /* the buckets are being summed */
+    float **summed;     /* by parameter: its gradient in a room, if p->grad is a copy */
+    int32_t *words;     /* in a room: of rank i at i * NN_WORD */
+    int32_t word, told; /* this rank's next; the largest of all */
+    size_t devices;     /* of mirrored; 0: it is not */
+    size_t zeroed;      /* a test's: whose gradients are thrown away; SIZE_MAX: nobody's */
     struct nn_work work[CREW_MOST_RANKS];
     size_t batch_max, shard_max;
     uint64_t seed;
@@ -206,13 +214,18 @@ const struct nn_layer_kind *nn_own_kind(size_t i);
 /* The first shard of that rank, of `shards`; of the rank after the last, their number. */
 size_t nn_crew_first(const struct crew *c, int rank, size_t shards);
 void nn_crew_plan(struct nn_net *n);
+void nn_crew_cut(struct nn_net *n); /* into buckets, of a size that is measured */
 void nn_crew_done(struct nn_net *n, ty_err err);
 void nn_crew_begin(struct nn_net *n, const char *phase); /* all are done with the last step */
 void nn_crew_outputs(struct nn_net *n);                  /* logits and losses */
 void nn_crew_sums(struct nn_net *n, const struct nn_layer *l, bool backward);
 void nn_crew_tables(struct nn_net *n); /* what the gradients of tables are made of; outputs */
-void nn_crew_grads(struct nn_net *n);  /* of plain parameters, summed */
-void nn_crew_rows(struct nn_net *n);   /* of tables that layer_first.c computed, a part a rank */
+/* Plain gradients are summed while backward computes more of them: from begin, a shard tells when
+ * it has passed a layer, on its thread; nn_crew_grads ends it. */
+void nn_crew_grads_begin(struct nn_net *n);
+void nn_crew_passed(struct nn_net *n, struct nn_shard *s, size_t layer);
+void nn_crew_grads(struct nn_net *n);
+void nn_crew_rows(struct nn_net *n); /* of tables that layer_first.c computed, a part a rank */
 
 /* ---- net_work.c ---- */
 
@@ -221,6 +234,8 @@ void nn_work_init(struct nn_net *n);
 int64_t nn_work_begin(const struct nn_net *n);
 void nn_work_end(const struct nn_net *n, struct nn_shard *s, int64_t began);
 void nn_work_count(struct nn_net *n);
+/* A test's: these floats of the shard's gradients are thrown away, if its replica is the one. */
+void nn_work_drop(struct nn_net *n, const struct nn_shard *s, size_t from, size_t count);
 
 /* ---- layer_first.c ---- */
 
