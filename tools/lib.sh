@@ -6,10 +6,10 @@
 
 # What each command needs. `demo` builds and runs; `check` also tests, formats and fuzzes.
 PACKAGES_BUILD=(gcc libc6-dev meson ninja-build pkg-config libmicrohttpd-dev libjansson-dev
-                libyaml-dev libsqlite3-dev zlib1g-dev libssl3 libjpeg62-turbo-dev libpng-dev)
+                libyaml-dev libsqlite3-dev zlib1g-dev libzmq3-dev libssl3 libjpeg62-turbo-dev libpng-dev)
 PACKAGES_CHECK=("${PACKAGES_BUILD[@]}" libcmocka-dev clang-14 clang-tidy-14 clang-format-14
                 libclang-rt-14-dev python3 python3-venv iproute2 util-linux ca-certificates
-                podman runc busybox-static openmpi-bin)
+                podman runc busybox-static openmpi-bin slurmctld slurmd slurm-client libpmix-dev)
 
 say() { printf '%s\n' "$*"; }
 die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }
@@ -59,14 +59,12 @@ build_in() {
 build_release() {
     build_in build "$@" --
 }
+# The sanitized build: unit tests and fuzz targets, of the same objects. clang, because libFuzzer is its own; every
+# object is instrumented, so that coverage leads it. Warnings are errors in gcc's build and in clang-tidy, not here
+# a third time. NULL + 0, which clang alone counts as an overflow, is how an empty ty_str is walked (and defined
+# since C2y); real overruns are ASan's to find.
 build_asan() {
-    build_in build/asan "$@" -- --buildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
-}
-# clang, because libFuzzer is its own; every object is instrumented, so that coverage leads it. Warnings are
-# errors in the gcc builds and in clang-tidy, not here a third time. NULL + 0, which clang alone counts as an
-# overflow, is how an empty ty_str is walked (and defined since C2y); real overruns are ASan's to find.
-build_fuzz() {
-    CC=clang-14 build_in build/fuzz "$@" -- --buildtype=debugoptimized -Dwerror=false -Db_sanitize=address,undefined \
+    CC=clang-14 build_in build/asan "$@" -- --buildtype=debugoptimized -Dwerror=false -Db_sanitize=address,undefined \
         -Db_lundef=false "-Dc_args=-fsanitize=fuzzer-no-link -fno-sanitize=pointer-overflow -Wno-unknown-warning-option"
 }
 
