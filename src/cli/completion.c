@@ -6,14 +6,14 @@
  * bash's own completion of file names (-o default). The scripts of zsh and fish ask `completion
  * words -- WORD...` each time (a few milliseconds), which prints what the last of these words may
  * become, one a line. Where a job is meant these are the ids of the newest jobs and their names
- * (for cancel, of those that have not ended); a server that does not answer at once has none. To
+ * (for cancel, of those that have not ended); a server that does not answer soon has none. To
  * complete what stands behind a command: a row in `arguments`. */
 #include "cli/cli_int.h"
 
 #include "python/python.h"
 #include "wire/wire.h"
 
-enum { SCRIPT_BYTES = 1 << 20, JOBS_MS = 300, JOBS_SHOWN = 200 };
+enum { SCRIPT_BYTES = 1 << 20, JOBS_MS = 2000, JOBS_SHOWN = 200 };
 
 static bool begins_with(ty_str words, ty_str prefix)
 {

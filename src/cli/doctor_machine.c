@@ -67,12 +67,18 @@ void doctor_peers(struct doctor *d)
 
 void doctor_libraries(struct doctor *d)
 {
-    static const char *const libraries[][2] = {{"libmicrohttpd.so.12", "libmicrohttpd12"},
-                                               {"libcrypto.so.3", "libssl3"}};
+    static const char *const libraries[][3] = {
+        {"libmicrohttpd.so.12", "libmicrohttpd12", NULL},
+        {"libcrypto.so.3", "libssl3", NULL},
+        {"libzmq.so.5", "libzmq5", "only parameter servers need it"}};
     for (size_t i = 0; i < TY_COUNT(libraries); i++) {
         void *lib = dlopen(libraries[i][0], RTLD_LAZY | RTLD_LOCAL);
         if (lib != NULL)
             doctor_found(d, DOCTOR_GOOD, libraries[i][0], "can be loaded");
+        else if (libraries[i][2] != NULL)
+            doctor_found(d, DOCTOR_NOTE, libraries[i][0],
+                         "cannot be loaded; %s; to have it: apt-get install %s", libraries[i][2],
+                         libraries[i][1]);
         else
             doctor_found(d, DOCTOR_BAD, libraries[i][0],
                          "cannot be loaded; to have it: apt-get install %s", libraries[i][1]);

@@ -284,11 +284,15 @@ static void why_ended_says_how(void **state)
         "{\"state\":\"JOB_STATE_FAILED\",\"waits\":false,\"replicas\":2,\"attempt\":4,\"retries\":"
         "3,"
         "\"restarts\":1,\"name\":\"projects/p/locations/r/customJobs/17\",\"displayName\":\"x\","
-        "\"since\":\"2026-01-02T00:00:00Z\",\"reason\":\"status of 3\"}");
+        "\"since\":\"2026-01-02T00:00:00Z\",\"reason\":\"status of 3\",\"earlier\":[{"
+        "\"attempt\":1,\"reason\":\"it\\u001b was lost\"},{\"attempt\":2,\"reason\":\"status of "
+        "75\"}]}");
     assert_non_null(strstr(text, "\nIt ended 2"));
     assert_non_null(strstr(text, "): status of 3\n"));
     assert_non_null(strstr(text, "tried again 3 times, replicas were restarted in place 1 time."));
+    assert_non_null(strstr(text, "\nAttempt 1: it\\x1b was lost\nAttempt 2: status of 75\n"));
     assert_null(strstr(text, "slots"));
+    assert_null(strstr(text, "before"));
 }
 
 static const struct CMUnitTest tests[] = {

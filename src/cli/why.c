@@ -107,6 +107,20 @@ static const char *plural(int64_t n)
     return n == 1 ? "" : "s";
 }
 
+/* The attempt that matters whole, the others in a line each. */
+static void add_attempts(struct ty_arena *a, struct ty_buf *b, const json_t *why)
+{
+    ty_str before = wire_json_get_str(why, "before");
+    const json_t *attempt;
+    size_t i;
+    if (before.len > 0)
+        ty_buf_addf(b, "The attempt before: " TY_STR_FMT "\n",
+                    TY_STR_ARG(cli_text_shown(a, before, true)));
+    json_array_foreach (json_object_get(why, "earlier"), i, attempt)
+        ty_buf_addf(b, "Attempt %" PRId64 ": " TY_STR_FMT "\n", number(attempt, "attempt"),
+                    TY_STR_ARG(cli_text_shown(a, wire_json_get_str(attempt, "reason"), false)));
+}
+
 void cli_why_text(struct ty_arena *a, struct ty_buf *b, const json_t *why)
 {
     ty_str state = short_state(why), name = wire_json_get_str(why, "name"), id;
@@ -129,10 +143,8 @@ void cli_why_text(struct ty_arena *a, struct ty_buf *b, const json_t *why)
                     "Attempt %" PRId64 "; the whole job was tried again %" PRId64
                     " time%s, replicas were restarted in place %" PRId64 " time%s.\n",
                     attempt, retries, plural(retries), restarts, plural(restarts));
-    ty_str before = wire_json_get_str(why, "before"), slow = wire_json_get_str(why, "slow");
-    if (before.len > 0)
-        ty_buf_addf(b, "The attempt before: " TY_STR_FMT "\n",
-                    TY_STR_ARG(cli_text_shown(a, before, true)));
+    add_attempts(a, b, why);
+    ty_str slow = wire_json_get_str(why, "slow");
     if (slow.len > 0)
         ty_buf_addf(b, TY_STR_FMT "\n", TY_STR_ARG(cli_text_shown(a, slow, true)));
     ty_str asked = wire_json_get_str(why, "asked"), note = wire_json_get_str(why, "note");

@@ -318,6 +318,7 @@ static void note_running(struct conductor *c)
     c->running = true;
     c->running_ms = ty_boot_ms();
     output_say(c, "All replicas are running (attempt %d).", c->plan.attempt);
+    output_flush(c); /* who is told of the state finds the line */
     if (journal_add(&c->journal, "running", (ty_str){0}) != TY_OK)
         log_warn("conductor.journal", "job=%" PRId64 " error='%s'", c->job_id, ty_err_message());
     peers_tell(c, 'j');

@@ -269,6 +269,13 @@ static pid_t init_start_command(const struct init *in)
     return pid;
 }
 
+/* What is stopped (SIGSTOP) cannot heed SIGTERM before it goes on. */
+static void everybody_stop(void)
+{
+    kill(-1, SIGTERM);
+    kill(-1, SIGCONT);
+}
+
 /* Reap, pass SIGTERM on, and end with the command. All signals are blocked here. */
 static _Noreturn void init_watch(const struct init *in, pid_t command)
 {
@@ -282,7 +289,7 @@ static _Noreturn void init_watch(const struct init *in, pid_t command)
         /* From outside the namespace only: si_pid is 0 then. Outside of one, -1 would be everybody.
          */
         if (sig == SIGTERM && in->how != ISOLATION_SWEEP && getpid() == 1 && info.si_pid == 0)
-            kill(-1, SIGTERM);
+            everybody_stop();
         else if (sig == SIGTERM && in->plan->container)
             kill(command, SIGTERM); /* it passes it on, into the container */
         pid_t pid;
@@ -563,8 +570,9 @@ void replica_signal(struct replica *r, const struct replica_setup *setup, int si
 {
     if (r->state == REPLICA_GONE)
         return;
-    if (sig == SIGTERM && isolation_of(r->plan) == ISOLATION_SWEEP && !r->plan->container)
-        sweep_signal(setup->mark, r->plan, sig);
-    else /* the init passes SIGTERM on; SIGKILL takes all with it, or replica_reap does */
+    bool swept = sig == SIGTERM && isolation_of(r->plan) == ISOLATION_SWEEP && !r->plan->container;
+    if (swept && sweep_signal(setup->mark, r->plan, sig) > 0)
+        sweep_signal(setup->mark, r->plan, SIGCONT);
+    if (!swept) /* the init passes SIGTERM on; SIGKILL takes all with it, or replica_reap does */
         syscall(SYS_pidfd_send_signal, r->process.fd, sig, NULL, 0);
 }

@@ -8,12 +8,15 @@ static void chief_ends_the_job(void **state)
     (void)state;
     struct yard y;
     yard_open(&y);
-    yard_plan(&y, "echo hello; sleep 0.1; exit 0", 2, "echo worker; sleep 1000");
+    yard_plan(&y,
+              "echo hello; sleep 0.1; until [ -e ../1-0/said ] && [ -e ../1-1/said ]; do sleep "
+              "0.02; done; exit 0",
+              2, "echo worker; touch said; sleep 1000");
     yard_launch(&y);
     struct exec_look look = yard_wait(&y);
     assert_outcome(look, "succeeded", 0, false);
     assert_true(look.begin_ns > 0 && look.running_ns > 0 && look.end_ns > look.begin_ns);
-    assert_true(look.ran_ms >= 50 && look.ran_ms < 9000);
+    assert_true(look.ran_ms >= 50 && look.ran_ms < WAIT_MS);
     assert_int_equal(yard_processes(&y), 0);
     assert_int_equal(log_count(&y, " 0-0 o hello\n"), 1);
     assert_int_equal(log_count(&y, " 1-1 o worker\n"), 1);
@@ -168,8 +171,10 @@ static void restart_in_place(void **state)
     (void)state;
     struct yard y;
     yard_open(&y);
-    yard_plan(&y, "if [ -e once ]; then echo again; exit 0; fi; touch once; kill -9 $$", 1,
-              "echo up; sleep 1000");
+    yard_plan(&y,
+              "if [ -e once ]; then echo again; until [ -e ../1-0/said ]; do sleep 0.02; done; "
+              "exit 0; fi; touch once; kill -9 $$",
+              1, "echo up; touch said; sleep 1000");
     yard_launch(&y);
     struct exec_look look = yard_wait(&y);
     assert_outcome(look, "succeeded", 0, false);
@@ -337,13 +342,30 @@ static void timeout_stops_it(void **state)
     struct yard y;
     yard_open(&y);
     yard_plan(&y, "trap 'echo caught' TERM; while :; do sleep 0.05; done", 0, NULL);
-    y.plan.timeout_ms = 300;
-    y.plan.grace_ms = 200;
+    y.plan.timeout_ms = 2000; /* time enough for the trap to be set, */
+    y.plan.grace_ms = 1000;   /* and to be sprung */
     yard_launch(&y);
     struct exec_look look = yard_wait(&y);
     assert_outcome(look, "timeout", TY_DEADLINE_EXCEEDED, false);
     assert_int_equal(log_count(&y, "caught"), 1); /* SIGTERM came first */
     assert_int_equal(yard_processes(&y), 0);
+    yard_close(&y);
+}
+
+/* One that is stopped is woken up to heed SIGTERM: it does not wait for the end of the grace. */
+static void timeout_wakes_what_is_stopped(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    yard_plan(&y, "trap 'echo caught; exit 3' TERM; kill -STOP $$; sleep 100", 0, NULL);
+    y.plan.timeout_ms = 2000;
+    y.plan.grace_ms = 60000;
+    yard_launch(&y);
+    struct exec_look look = yard_wait(&y);
+    assert_outcome(look, "timeout", TY_DEADLINE_EXCEEDED, false);
+    assert_int_equal(log_count(&y, "caught"), 1);
+    assert_int_equal(log_count(&y, "did not stop within"), 0);
     yard_close(&y);
 }
 
@@ -650,6 +672,7 @@ static const struct CMUnitTest tests[] = {
     TEST("usage/process_limit_is_told", process_limit_is_told),
     TEST("run/crash_is_retried_unless_told", crash_is_retried_unless_told),
     TEST("run/timeout_stops_it", timeout_stops_it),
+    TEST("run/timeout_wakes_what_is_stopped", timeout_wakes_what_is_stopped),
     TEST("run/replica_sees_its_place", replica_sees_its_place),
     TEST("owner/is_found_by_socket_and_process", owner_is_found_by_socket_and_process),
     TEST("gcs/is_in_the_replica", gcs_is_in_the_replica),
@@ -669,6 +692,7 @@ static const struct CMUnitTest user_tests[] = {
     TEST("usage/process_limit_of_a_user", process_limit_of_a_user),
     TEST("conductor/isolation_is_the_best_there_is", isolation_is_the_best_there_is),
     TEST("run/chief_ends_the_job", chief_ends_the_job),
+    TEST("run/timeout_wakes_what_is_stopped", timeout_wakes_what_is_stopped),
     TEST("run/replica_sees_its_place", replica_sees_its_place),
     TEST("gcs/is_in_the_replica", gcs_is_in_the_replica),
     TEST("gcs/that_cannot_be", gcs_that_cannot_be),

@@ -109,8 +109,8 @@ void foreign_refused(struct http_server *s)
 
 static void refuse(struct http_server *s, int fd)
 {
+    foreign_refused(s); /* who sees that it is closed can read that it was counted */
     close(fd);
-    foreign_refused(s);
 }
 
 /* A place for `fd` in the list of those handed over, or for -1 the place it had. */

@@ -364,8 +364,7 @@ HELPER const char *ask_headers(const char *line, const char *headers)
     return ask(request);
 }
 
-/* These two are not inlined: gcc with UBSan then sees a NULL that cannot be. */
-__attribute__((noinline)) static void assert_status(const char *reply, int status)
+static void assert_status(const char *reply, int status)
 {
     char want[32];
     snprintf(want, sizeof(want), "HTTP/1.1 %d ", status);
@@ -373,7 +372,7 @@ __attribute__((noinline)) static void assert_status(const char *reply, int statu
         fail_msg("expected status %d, got: %s", status, reply);
 }
 
-__attribute__((noinline)) static void assert_has(const char *reply, const char *part)
+static void assert_has(const char *reply, const char *part)
 {
     if (!strstr(reply, part))
         fail_msg("'%s' is not in: %s", part, reply);

@@ -2,7 +2,9 @@
  *
  * TensorFlow binds its port on all interfaces, so two replicas of one machine need two ports. A
  * port is tried with a bind before it is given: something else may sit there. The search goes round
- * the range, so a port just freed rests for a while before it is given again. */
+ * the range, so a port just freed rests for a while before it is given again. It begins anywhere in
+ * it: a port that was given is bound only when the replica's program comes to it, and until then
+ * the server of another user or data folder on this machine would find it free, too. */
 #include "sched/sched_int.h"
 
 #include <arpa/inet.h>
@@ -11,7 +13,10 @@
 
 void ports_init(struct ports *p, int first, int last)
 {
+    uint32_t at;
+    ty_random(&at, sizeof at);
     *p = (struct ports){.first = first, .count = last - first + 1};
+    p->next = (int)(at % (uint32_t)p->count);
     p->taken = calloc((size_t)p->count, 1);
     ty_assert(p->taken);
 }

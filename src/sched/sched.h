@@ -134,7 +134,10 @@ void sched_decide(struct sched_item *items, size_t count, struct sched_room room
 
 /* ---- why a job is where it is ---- */
 
-enum { SCHED_WHY_AHEAD = 20 }; /* of the jobs that wait before it, so many are named */
+enum {
+    SCHED_WHY_AHEAD = 20,   /* of the jobs that wait before it, so many are named */
+    SCHED_WHY_EARLIER = 20, /* and of its attempts, the newest */
+};
 
 struct sched_why_job {
     int64_t id;
@@ -142,6 +145,11 @@ struct sched_why_job {
     enum job_state state;
     int replicas;
     int64_t since_ns; /* it runs, starts or waits */
+};
+/* An attempt that is neither under way nor told by `before` or `reason`. */
+struct sched_why_attempt {
+    int number;
+    const char *line; /* why it ended */
 };
 struct sched_why {
     struct job job;
@@ -151,9 +159,12 @@ struct sched_why {
     const char *remedy; /* what would start it now; NULL: nobody has to do anything */
     const char *asked;  /* for which machines */
     const char *note;   /* what it has instead, as its log says; NULL: nothing was cut */
-    int restarts;       /* replicas restarted in place, in the attempt that is under way */
-    const char *before; /* why the attempt before it ended; NULL: it is the first */
+    int restarts;       /* replicas restarted in place, in all its attempts */
+    const char *before; /* of a job that goes on: why its last attempt ended that has, with what it
+                           printed last; NULL: none has */
     const char *slow;   /* which replica holds the others up, as its chief says; NULL: none */
+    struct sched_why_attempt earlier[SCHED_WHY_EARLIER]; /* oldest first */
+    size_t earlier_count;
     struct sched_amounts ask, all;
     bool fit; /* its CPUs and memory must fit */
     /* Of a job that waits: */
@@ -171,7 +182,7 @@ struct sched_why_setup {
     const struct machine_host *host;
     const char *data_dir;
 };
-/* By the rows, and for restarts the journal; changes nothing. Any thread. TY_NOT_FOUND. All of it
+/* By the rows, and for restarts the journals; changes nothing. Any thread. TY_NOT_FOUND. All of it
  * is in the arena. */
 TY_NODISCARD ty_err sched_why(const struct sched_why_setup *setup, struct ty_arena *a,
                               ty_str project, int64_t job_id, struct sched_why *ret_why);

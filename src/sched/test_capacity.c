@@ -359,9 +359,13 @@ static void devices_belong_to_one_replica(void **state)
 static void log_has(struct yard *y, int64_t job, const char *words)
 {
     const char *path = ty_format(&y->arena, "%s/log", exec_attempt_path(&y->arena, y->dir, job, 1));
-    ty_str text;
-    assert_ok(ty_file_read(AT_FDCWD, path, 1 << 20, &y->arena, &text));
-    if (!memmem(text.ptr, text.len, words, strlen(words)))
+    ty_str text = TY_STR("");
+    bool found = false;
+    for (int64_t until = ty_boot_ms() + 30000; !found && ty_boot_ms() < until; usleep(5000)) {
+        assert_ok(ty_file_read(AT_FDCWD, path, 1 << 20, &y->arena, &text));
+        found = memmem(text.ptr, text.len, words, strlen(words)) != NULL;
+    }
+    if (!found)
         fail_msg("no '%s' in " TY_STR_FMT, words, TY_STR_ARG(text));
 }
 
@@ -388,8 +392,9 @@ static void yard_shares_devices_out(void **state)
     (void)state;
     struct yard y;
     yard_with(&y, 1);
-    int64_t has = submit_on(&y, 1, ON_T4, "echo has=$CUDA_VISIBLE_DEVICES; sleep 60", "");
+    int64_t has = submit_on(&y, 1, ON_T4, "echo has=$CUDA_VISIBLE_DEVICES; sleep 600", "");
     await(&y, has, JOB_STATE_RUNNING);
+    log_has(&y, has, "has=0");
     assert_string_equal(row_devices(&y, has), "0");
     yard_stop(&y); /* a server that comes back knows who has it */
     yard_start(&y);
@@ -402,7 +407,6 @@ static void yard_shares_devices_out(void **state)
     await(&y, plain, JOB_STATE_SUCCEEDED);
     log_has(&y, plain, "has=-1");
     cancel_and_await(&y, has);
-    log_has(&y, has, "has=0");
     log_has(&y, has, "it was given GPU 0 (Tesla T4).");
     int64_t again = submit_on(&y, 1, ON_T4, "echo has=$CUDA_VISIBLE_DEVICES", "");
     await(&y, again, JOB_STATE_SUCCEEDED);
@@ -416,7 +420,7 @@ static void yard_waits_for_devices(void **state)
     struct yard y;
     yard_with(&y, 2);
     y.config.accelerators = ty_cstr(&y.arena, TY_STR("wait"));
-    int64_t has = submit_on(&y, 2, ON_T4, "sleep 60", "");
+    int64_t has = submit_on(&y, 2, ON_T4, "sleep 600", "");
     await(&y, has, JOB_STATE_RUNNING);
     assert_string_equal(row_devices(&y, has), "0;1");
     int64_t waits = submit_on(&y, 1, ON_T4, "true", "");
@@ -442,8 +446,8 @@ static void why_finds_what_would_start_it(void **state)
     struct yard y;
     yard_with(&y, 0);
     y.config.capacity = ty_cstr(&y.arena, TY_STR("fit"));
-    int64_t small = submit_on(&y, 1, ON("n1-standard-2"), "sleep 60", "");
-    int64_t large = submit_on(&y, 1, ON("n1-standard-8"), "sleep 60", "");
+    int64_t small = submit_on(&y, 1, ON("n1-standard-2"), "sleep 600", "");
+    int64_t large = submit_on(&y, 1, ON("n1-standard-8"), "sleep 600", "");
     await(&y, large, JOB_STATE_RUNNING);
     int64_t waits = submit_on(&y, 1, ON("n1-standard-8"), "true", "");
     int64_t behind = submit_on(&y, 1, ON("n1-standard-16"), "true", "");
@@ -478,7 +482,7 @@ static void why_names_the_job_slots(void **state)
     struct yard y;
     yard_with(&y, 0);
     y.config.max_running_jobs = 1;
-    int64_t runs = submit(&y, "sleep 60", ""), waits = submit(&y, "true", "");
+    int64_t runs = submit(&y, "sleep 600", ""), waits = submit(&y, "true", "");
     struct job job = await(&y, waits, JOB_STATE_QUEUED);
     assert_string_equal(ty_cstr(&y.arena, job.wait_reason),
                         "waiting for a job slot (setting max_running_jobs)");

@@ -80,6 +80,25 @@ static void ports_all_or_none(void **state)
     ports_clear(&p);
 }
 
+/* Two servers of one machine would else give the same ports to the first job of each. */
+static void ports_begin_anywhere(void **state)
+{
+    (void)state;
+    bool differ = false;
+    int first = 0;
+    for (int i = 0; i < 8; i++) {
+        struct ports p;
+        int port;
+        ports_init(&p, 20000, 31999);
+        assert_ok(ports_take(&p, &port, 1));
+        assert_true(port >= 20000 && port <= 31999);
+        differ |= i > 0 && port != first;
+        first = port;
+        ports_clear(&p);
+    }
+    assert_true(differ);
+}
+
 static void yard_runs_a_job(void **state)
 {
     (void)state;
@@ -112,10 +131,10 @@ static void yard_cancels_waiting_and_running(void **state)
     (void)state;
     struct yard y;
     yard_open(&y);
-    int64_t first = submit(&y, "sleep 60", ""), second = submit(&y, "sleep 60", "");
+    int64_t first = submit(&y, "sleep 600", ""), second = submit(&y, "sleep 600", "");
     await(&y, first, JOB_STATE_RUNNING);
     await(&y, second, JOB_STATE_RUNNING);
-    int64_t third = submit(&y, "sleep 60", "");
+    int64_t third = submit(&y, "sleep 600", "");
     struct job waiting_job = await(&y, third, JOB_STATE_QUEUED);
     assert_string_equal(ty_cstr(&y.arena, waiting_job.wait_reason),
                         "waiting for replica slots (setting replica_slots)");
@@ -134,10 +153,11 @@ static void yard_adopts_what_runs(void **state)
     (void)state;
     struct yard y;
     yard_open(&y);
-    int64_t runs = submit(&y, "sleep 0.5; echo done", "");
+    int64_t runs = submit(&y, gated(&y, "echo done"), "");
     await(&y, runs, JOB_STATE_RUNNING);
     yard_stop(&y);
     yard_start(&y);
+    gate_open(&y);
     struct job job = await(&y, runs, JOB_STATE_SUCCEEDED);
     assert_int_equal(job.attempt, 1);
     yard_close(&y);
@@ -148,10 +168,16 @@ static void yard_finds_a_job_that_ended_meanwhile(void **state)
     (void)state;
     struct yard y;
     yard_open(&y);
-    int64_t runs = submit(&y, "sleep 0.1", "");
+    int64_t runs = submit(&y, gated(&y, "true"), "");
     await(&y, runs, JOB_STATE_RUNNING);
     yard_stop(&y);
-    usleep(500000);
+    gate_open(&y);
+    struct exec_look look = {0};
+    for (int i = 0; i < 2000 && look.phase != EXEC_ENDED; i++) {
+        usleep(20000);
+        assert_ok(exec_attempt_look(&y.arena, y.dir, runs, 1, &look));
+    }
+    assert_int_equal(look.phase, EXEC_ENDED);
     yard_start(&y);
     await(&y, runs, JOB_STATE_SUCCEEDED);
     yard_close(&y);
@@ -189,7 +215,7 @@ static void why_names_who_holds_the_slots(void **state)
     (void)state;
     struct yard y;
     yard_open(&y);
-    int64_t a = submit(&y, "sleep 60", ""), b = submit(&y, "sleep 60", "");
+    int64_t a = submit(&y, "sleep 600", ""), b = submit(&y, "sleep 600", "");
     await(&y, a, JOB_STATE_RUNNING);
     await(&y, b, JOB_STATE_RUNNING);
     int64_t c = submit(&y, "true", ""), d = submit(&y, "true", "{\"maxWaitDuration\":\"60s\"}");
@@ -237,7 +263,7 @@ static void why_of_what_runs_and_what_has_ended(void **state)
     assert_int_equal(why.since_ns, ended.end_ns);
     await(&y, bad, JOB_STATE_FAILED);
     assert_non_null(strstr(why_of(&y, bad).reason, "status of 3"));
-    int64_t runs = submit(&y, "sleep 60", "");
+    int64_t runs = submit(&y, "sleep 600", "");
     struct job running = await(&y, runs, JOB_STATE_RUNNING);
     why = why_of(&y, runs);
     assert_false(why.waits);
@@ -253,6 +279,18 @@ static void why_of_what_runs_and_what_has_ended(void **state)
     yard_close(&y);
 }
 
+/* A row alone, for when no scheduler runs. */
+static struct job job_put(struct yard *y, int replicas)
+{
+    struct job job = {.project = TY_STR("p"),
+                      .region = TY_STR("us-central1"),
+                      .display_name = TY_STR("t"),
+                      .replicas = replicas,
+                      .body = TY_STR("\"displayName\":\"t\",\"jobSpec\":{}")};
+    assert_ok(store_job_create(y->store, &job));
+    return job;
+}
+
 /* Rows that no scheduler looks at: a lowered replica_slots, and a start that came to nothing twice.
  */
 static void why_of_rows_alone(void **state)
@@ -261,12 +299,7 @@ static void why_of_rows_alone(void **state)
     struct yard y;
     yard_open(&y);
     sched_stop(y.sched);
-    struct job job = {.project = TY_STR("p"),
-                      .region = TY_STR("us-central1"),
-                      .display_name = TY_STR("t"),
-                      .replicas = 5,
-                      .body = TY_STR("\"displayName\":\"t\",\"jobSpec\":{}")};
-    assert_ok(store_job_create(y.store, &job));
+    struct job job = job_put(&y, 5);
     assert_non_null(strstr(why_of(&y, job.id).remedy, "replica_slots = 5"));
     y.config.replica_slots = 8;
     assert_string_equal(why_of(&y, job.id).reason, "it starts in a moment");
@@ -289,12 +322,111 @@ static void why_of_rows_alone(void **state)
     ty_arena_clear(&y.arena);
 }
 
+/* Ended by a signal it is restarted in place, by status 75 the whole job is tried again. */
+static void why_counts_the_restarts_of_all_attempts(void **state)
+{
+    (void)state;
+    struct yard y;
+    yard_open(&y);
+    const char *script = ty_format(
+        &y.arena,
+        "cd %s; [ -e a ] || { touch a; kill -KILL $$; }; [ -e b ] || { touch b; exit 75; }; "
+        "[ -e c ] || { touch c; kill -KILL $$; }; sleep 600",
+        y.dir);
+    int64_t id = submit(&y, script, "");
+    struct sched_why why = why_of(&y, id);
+    for (int64_t until = ty_boot_ms() + 60000; why.restarts < 2 && ty_boot_ms() < until;
+         usleep(5000))
+        why = why_of(&y, id);
+    assert_int_equal(why.restarts, 2);
+    assert_int_equal(why.job.attempt, 2);
+    cancel_and_await(&y, id);
+    assert_int_equal(why_of(&y, id).restarts, 2);
+    yard_close(&y);
+}
+
+static void attempt_put(struct yard *y, int64_t job_id, int number, const char *outcome,
+                        const char *message)
+{
+    struct attempt t = {.job_id = job_id, .number = number, .state = ATTEMPT_STARTED};
+    struct store_change change = {.job_id = job_id, .attempt = &t};
+    assert_ok(store_apply(y->store, &change, 1));
+    if (outcome == NULL)
+        return;
+    t.state = ATTEMPT_ENDED;
+    t.end_ns = ty_now_ns();
+    t.outcome = ty_str_of(outcome);
+    t.message = ty_str_of(message);
+    assert_ok(store_apply(y->store, &change, 1));
+}
+
+/* The last one that failed with its diagnosis, those before it in a line each; of a job that has
+ * ended its own reason is the diagnosis. */
+static void why_of_earlier_attempts(void **state)
+{
+    (void)state;
+    static const char first[] =
+        "The replica workerpool1-0 exited with a non-zero status of 75. The "
+        "status is its own. Its last lines:\nEpoch 1/9\nEpoch 2/9\nEpoch "
+        "3/9\nloss: 3\nchief is gone",
+                      fourth[] = "The replica workerpool0-0 was ended by signal 6 (SIGABRT).";
+    struct yard y;
+    yard_open(&y);
+    sched_stop(y.sched);
+    struct job job = job_put(&y, 1);
+    attempt_put(&y, job.id, 1, "failed", first);
+    const char *shown = "The replica workerpool1-0 exited with a non-zero status of 75. The status "
+                        "is its own. Its last lines:\nEpoch 3/9\nloss: 3\nchief is gone";
+    struct sched_why why = why_of(&y, job.id); /* it waits to be tried again */
+    assert_true(why.waits);
+    assert_string_equal(why.before, shown);
+    assert_int_equal(why.earlier_count, 0);
+    char *lines = ty_alloc(&y.arena, 1001);
+    memset(lines, 'x', 1000);
+    attempt_put(&y, job.id, 2, "lost",
+                ty_format(&y.arena, "It was lost. Its last lines:\n%s", lines));
+    attempt_put(&y, job.id, 3, "lost", "");
+    assert_string_equal(why_of(&y, job.id).before, "it ended: lost");
+    attempt_put(&y, job.id, 4, "failed", fourth);
+    attempt_put(&y, job.id, 5, NULL, NULL);
+    why = why_of(&y, job.id); /* the fifth is being started */
+    assert_string_equal(why.before, fourth);
+    assert_int_equal(why.earlier_count, 3);
+    assert_int_equal(why.earlier[0].number, 1);
+    assert_string_equal(
+        why.earlier[0].line,
+        "The replica workerpool1-0 exited with a non-zero status of 75: chief is gone");
+    assert_memory_equal(why.earlier[1].line, "It was lost: xxx", 16);
+    assert_int_equal(strlen(why.earlier[1].line), 303);
+    assert_string_equal(why.earlier[2].line, "it ended: lost");
+    struct attempt fifth = {.job_id = job.id,
+                            .number = 5,
+                            .state = ATTEMPT_ENDED,
+                            .outcome = TY_STR("failed"),
+                            .message = ty_str_of(first)};
+    struct store_change end = {.job_id = job.id,
+                               .state = JOB_STATE_FAILED,
+                               .error_code = TY_INTERNAL,
+                               .error_message = ty_format(&y.arena, "After 3 retries: %s", first),
+                               .attempt = &fifth};
+    assert_ok(store_apply(y.store, &end, 1));
+    why = why_of(&y, job.id);
+    assert_null(why.before);
+    assert_non_null(strstr(why.reason, "Epoch 1/9"));
+    assert_int_equal(why.earlier_count, 4);
+    assert_string_equal(why.earlier[3].line,
+                        "The replica workerpool0-0 was ended by signal 6 (SIGABRT).");
+    store_close(y.store);
+    assert_ok(ty_remove_tree(AT_FDCWD, y.dir));
+    ty_arena_clear(&y.arena);
+}
+
 static void yard_gives_up_a_wait(void **state)
 {
     (void)state;
     struct yard y;
     yard_open(&y);
-    int64_t a = submit(&y, "sleep 30", ""), b = submit(&y, "sleep 30", "");
+    int64_t a = submit(&y, "sleep 600", ""), b = submit(&y, "sleep 600", "");
     int64_t waits = submit(&y, "true", "{\"maxWaitDuration\":\"0.4s\"}");
     assert_int_equal(await(&y, waits, JOB_STATE_FAILED).error_code, TY_DEADLINE_EXCEEDED);
     int64_t both[] = {a, b};
@@ -312,6 +444,7 @@ static const struct CMUnitTest tests[] = {
     TEST("decide/a_held_job_blocks_nobody", decide_a_held_job_blocks_nobody),
     TEST("decide/expires_a_wait", decide_expires_a_wait),
     TEST("ports/all_or_none", ports_all_or_none),
+    TEST("ports/begin_anywhere", ports_begin_anywhere),
     TEST("yard/runs_a_job", yard_runs_a_job),
     TEST("yard/retries_a_crash_three_times", yard_retries_a_crash_three_times),
     TEST("yard/cancels_waiting_and_running", yard_cancels_waiting_and_running),
@@ -322,6 +455,8 @@ static const struct CMUnitTest tests[] = {
     TEST("why/names_who_holds_the_slots", why_names_who_holds_the_slots),
     TEST("why/of_what_runs_and_what_has_ended", why_of_what_runs_and_what_has_ended),
     TEST("why/of_rows_alone", why_of_rows_alone),
+    TEST("why/counts_the_restarts_of_all_attempts", why_counts_the_restarts_of_all_attempts),
+    TEST("why/of_earlier_attempts", why_of_earlier_attempts),
 };
 
 YARD_MAIN("sched", tests)

@@ -90,13 +90,24 @@ static inline int64_t submit(struct yard *y, const char *script, const char *sch
 static inline struct job await(struct yard *y, int64_t id, enum job_state want)
 {
     struct job job = {0};
-    for (int64_t until = ty_boot_ms() + 20000; ty_boot_ms() < until; usleep(5000)) {
+    for (int64_t until = ty_boot_ms() + 60000; ty_boot_ms() < until; usleep(5000)) {
         assert_ok(store_job_load(y->store, &y->arena, id, &job));
         if (job.state == want || job_state_is_final(job.state))
             break;
     }
     assert_string_equal(job_state_name(job.state), job_state_name(want));
     return job;
+}
+
+/* A script that goes on when gate_open was called. */
+static inline const char *gated(struct yard *y, const char *script)
+{
+    return ty_format(&y->arena, "until [ -e %s/go ]; do sleep 0.05; done; %s", y->dir, script);
+}
+
+static inline void gate_open(struct yard *y)
+{
+    assert_ok(ty_file_replace(AT_FDCWD, ty_format(&y->arena, "%s/go", y->dir), TY_STR(""), 0600));
 }
 
 static inline struct sched_why why_of(struct yard *y, int64_t id)

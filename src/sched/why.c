@@ -15,8 +15,9 @@ struct progress {
     bool placed, starting;
     int64_t since_ns; /* of its wait, its start or its run */
     int64_t hold_ms;
-    ty_str devices; /* of the newest attempt, ended or not */
-    ty_str before;  /* how the one before it ended */
+    ty_str devices;           /* of the newest attempt, ended or not */
+    struct attempt *attempts; /* oldest first */
+    size_t count;
 };
 
 /* As `trainyard train` has it in its log. */
@@ -52,7 +53,8 @@ static ty_err progress_read(struct store *store, struct ty_arena *a, const struc
                     : newest->state == ATTEMPT_RUNNING ? newest->running_ns
                                                        : newest->start_ns;
     ret->devices = newest->devices;
-    ret->before = count > 1 && ret->placed ? attempts[count - 2].message : TY_STR("");
+    ret->attempts = attempts;
+    ret->count = count;
     ret->hold_ms = ret->placed ? 0 : hold_left_ms(attempts, count);
     return TY_OK;
 }
@@ -275,7 +277,7 @@ static ty_err explain_wait(const struct sched_why_setup *setup, struct ty_arena 
     return TY_OK;
 }
 
-/* ---- all jobs ---- */
+/* ---- a job that runs ---- */
 
 /* Why an attempt's replicas are being stopped; NULL: they are not. */
 static const char *stopping_text(ty_str outcome)
@@ -319,9 +321,9 @@ static void explain_run(struct ty_arena *a, const char *data_dir, const struct p
 {
     struct exec_look look = {0};
     why->since_ns = p->since_ns;
+    const char *stopping = NULL;
     if (exec_attempt_look(a, data_dir, why->job.id, why->job.attempt, &look) == TY_OK)
-        why->restarts = look.restarts;
-    const char *stopping = stopping_text(look.stopping);
+        stopping = stopping_text(look.stopping);
     if (why->job.state == JOB_STATE_CANCELLING || why->job.cancel_requested)
         why->reason = "it was asked to stop; its processes have the grace period to end";
     else if (stopping)
@@ -332,12 +334,96 @@ static void explain_run(struct ty_arena *a, const char *data_dir, const struct p
         why->reason = "all its replicas are running";
     const char *stopped = exec_attempt_stopped(a, data_dir, why->job.id, why->job.attempt);
     if (stopped && !stopping)
-        why->reason =
-            ty_format(a, "its replica %s is stopped (SIGSTOP): the others wait for it", stopped);
-    if (p->before.len > 0)
-        why->before = ty_cstr(a, p->before);
+        why->reason = ty_format(a,
+                                "its replica %s is stopped (SIGSTOP) now: whoever needs it waits "
+                                "for it",
+                                stopped);
     why->slow = slow_text(a, data_dir, &why->job);
 }
+
+/* ---- attempts that are over ---- */
+
+/* "The replica ... . What to do. Its last lines:\n..." (exec's conductor.c), or how it ended if
+ * nobody was left to say more. */
+static ty_str attempt_message(struct ty_arena *a, const struct attempt *t)
+{
+    ty_str message = ty_str_trim(t->message);
+    return message.len > 0
+               ? message
+               : ty_str_of(ty_format(a, "it ended: " TY_STR_FMT, TY_STR_ARG(t->outcome)));
+}
+
+/* Of that the first line, and of the others the last few. The log has all of them. */
+static const char *diagnosis(struct ty_arena *a, const struct attempt *t)
+{
+    enum { LINES = 3 };
+    ty_str lines = attempt_message(a, t), first;
+    size_t from, count = 0;
+    if (!ty_str_split(&lines, '\n', &first))
+        return ty_cstr(a, first);
+    for (from = lines.len; from > 0; from--)
+        if (lines.ptr[from - 1] == '\n' && ++count == LINES)
+            break;
+    lines = ty_str_drop(lines, from);
+    return ty_format(a, TY_STR_FMT "\n" TY_STR_FMT, TY_STR_ARG(first), TY_STR_ARG(lines));
+}
+
+/* Of the same, the first sentence and the last line. */
+static const char *attempt_line(struct ty_arena *a, const struct attempt *t)
+{
+    enum { BYTES = 300 };
+    ty_str last = attempt_message(a, t), sentence;
+    bool more = ty_str_split(&last, '\n', &sentence);
+    const char *stop = memmem(sentence.ptr, sentence.len, ". ", 2);
+    const char *newline = more ? memrchr(last.ptr, '\n', last.len) : NULL;
+    if (stop)
+        sentence.len = (size_t)(stop - sentence.ptr);
+    if (newline)
+        last = ty_str_drop(last, (size_t)(newline + 1 - last.ptr));
+    char *line = ty_format(a, TY_STR_FMT "%s" TY_STR_FMT, TY_STR_ARG(sentence), more ? ": " : "",
+                           TY_STR_ARG(last));
+    size_t n = BYTES;
+    if (strlen(line) <= n)
+        return line;
+    while (n > 0 && ((unsigned char)line[n] & 0xc0) == 0x80)
+        n--; /* whole characters */
+    return ty_format(a, "%.*s...", (int)n, line);
+}
+
+/* Does the reason why the job ended tell this attempt's end? */
+static bool attempt_ended_the_job(const struct job *job, const struct attempt *t)
+{
+    return ty_str_is(t->outcome, "succeeded") || ty_str_is(t->outcome, "cancelled") ||
+           (t->message.len > 0 && ty_str_ends(job->error_message, t->message));
+}
+
+/* Rows do not count them, journals do; one that is gone or damaged counts for nothing here. */
+static int restarts_count(struct ty_arena *a, const char *data_dir, const struct progress *p)
+{
+    int count = 0;
+    for (size_t i = 0; i < p->count; i++) {
+        struct exec_look look;
+        const struct attempt *t = &p->attempts[i];
+        if (exec_attempt_look(a, data_dir, t->job_id, t->number, &look) == TY_OK)
+            count += look.restarts;
+    }
+    return count;
+}
+
+static void explain_attempts(struct ty_arena *a, const struct progress *p, struct sched_why *why)
+{
+    size_t over = p->placed ? p->count - 1 : p->count;
+    bool final = job_state_is_final(why->job.state);
+    if (over > 0 && !final)
+        why->before = diagnosis(a, &p->attempts[--over]);
+    else if (over > 0 && attempt_ended_the_job(&why->job, &p->attempts[over - 1]))
+        over--;
+    for (size_t i = over > SCHED_WHY_EARLIER ? over - SCHED_WHY_EARLIER : 0; i < over; i++)
+        why->earlier[why->earlier_count++] =
+            (struct sched_why_attempt){p->attempts[i].number, attempt_line(a, &p->attempts[i])};
+}
+
+/* ---- all jobs ---- */
 
 /* What it asked for, and (once it was started) what it has instead. */
 static void explain_machine(const struct sched_why_setup *setup, struct ty_arena *a,
@@ -368,6 +454,8 @@ ty_err sched_why(const struct sched_why_setup *setup, struct ty_arena *a, ty_str
     if (err != TY_OK)
         return err;
     explain_machine(setup, a, &p, &why);
+    explain_attempts(a, &p, &why);
+    why.restarts = restarts_count(a, setup->data_dir, &p);
     why.since_ns = p.since_ns;
     if (job_state_is_final(why.job.state)) {
         why.since_ns = why.job.end_ns;

@@ -31,6 +31,17 @@ static void add_jobs(struct ty_buf *b, const char *key, const struct sched_why_j
     ty_buf_addc(b, ']');
 }
 
+static void add_earlier(struct ty_buf *b, const struct sched_why *why)
+{
+    ty_buf_addz(b, ",\"earlier\":[");
+    for (size_t i = 0; i < why->earlier_count; i++) {
+        ty_buf_addf(b, "%s{\"attempt\":%d", i > 0 ? "," : "", why->earlier[i].number);
+        add_text(b, "reason", ty_str_of(why->earlier[i].line));
+        ty_buf_addc(b, '}');
+    }
+    ty_buf_addc(b, ']');
+}
+
 static void add_wait(struct ty_buf *b, const struct sched_why *why)
 {
     size_t named = why->ahead_count < SCHED_WHY_AHEAD ? why->ahead_count : SCHED_WHY_AHEAD;
@@ -87,6 +98,8 @@ static ty_err job_why(struct http_request *req, struct http_response *res, void 
         add_text(b, "note", ty_str_of(why.note));
     if (why.before)
         add_text(b, "before", ty_str_of(why.before));
+    if (why.earlier_count > 0)
+        add_earlier(b, &why);
     if (why.slow)
         add_text(b, "slow", ty_str_of(why.slow));
     if (why.waits)

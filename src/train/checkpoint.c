@@ -316,6 +316,13 @@ ty_err train_checkpoints_forget(const struct train_checkpoints *c)
     return err;
 }
 
+const char *train_checkpoints_dir(struct ty_arena *a, const struct train_options *o)
+{
+    if (o->checkpoint_dir || o->output_dir == NULL)
+        return o->checkpoint_dir;
+    return ty_format(a, "%s/checkpoints", o->output_dir);
+}
+
 /* ---- reading ---- */
 
 struct opened {
@@ -368,7 +375,9 @@ static ty_err run_check(struct opened *b, const struct train_checkpoints *c)
         err = bundle_strings(&b->arena, e, b->data, &id, &count);
     if (err != TY_OK)
         return err;
-    return train_identity_check(&b->arena, &c->run, count == 1 ? id[0] : (ty_str){0});
+    ty_str text = count == 1 ? id[0] : (ty_str){0};
+    return c->run_sum ? train_identity_check_sum(c->run_sum, text)
+                      : train_identity_check(&b->arena, &c->run, text);
 }
 
 /* They were measured again before: of the same data they are the same. */
@@ -400,7 +409,7 @@ static ty_err all_read(struct opened *b, const struct train_checkpoints *c, stru
     size_t count = nn_net_params(n, &params);
     double state[STATE_DOUBLES];
     ty_err err = run_check(b, c);
-    if (err == TY_OK)
+    if (err == TY_OK && c->run_sum == 0)
         err = measured_check(b, nn_net_model(n));
     if (err == TY_OK)
         err = values_read(b, "trainyard/state", DTYPE_DOUBLE, state, sizeof state);
@@ -426,6 +435,44 @@ static ty_err all_read(struct opened *b, const struct train_checkpoints *c, stru
     return TY_OK;
 }
 
+static ty_err prefix_read(const char *prefix, const struct train_checkpoints *c, struct nn_net *n,
+                          struct train_optimizer *o, struct metrics *m, struct train_state *s)
+{
+    struct opened b = {0};
+    ty_err err = opened_init(&b, prefix);
+    if (err == TY_OK) {
+        err = all_read(&b, c, n, o, m, s);
+        if (err != TY_OK)
+            err = ty_wrap(err, "checkpoint '%s'", prefix);
+    }
+    opened_clear(&b);
+    return err;
+}
+
+ty_err train_checkpoint_after(const struct train_checkpoints *c, struct nn_net *n,
+                              struct train_optimizer *o, struct metrics *m, struct train_state *s,
+                              int64_t step)
+{
+    struct ty_arena a = {0};
+    const char *names[MOST_KEPT];
+    size_t count = names_read(&a, c->dir, names);
+    ty_err err = TY_NOT_FOUND;
+    for (size_t i = 0; i < count && err != TY_OK && err != TY_FAILED_PRECONDITION; i++) {
+        int64_t at;
+        if (strncmp(names[i], "ckpt-", 5) != 0 ||
+            ty_parse_i64(ty_str_of(names[i] + 5), &at) != TY_OK || at <= step)
+            continue;
+        err = prefix_read(ty_format(&a, "%s/%s", c->dir, names[i]), c, n, o, m, s);
+        if (err != TY_OK && err != TY_FAILED_PRECONDITION) /* gone by now, or torn */
+            log_warn("checkpoint.skipped", "%s", ty_err_message());
+    }
+    ty_arena_clear(&a);
+    if (err == TY_OK || err == TY_FAILED_PRECONDITION)
+        return err;
+    return ty_fail(TY_NOT_FOUND, "there is no checkpoint after step %" PRId64 " in '%s'", step,
+                   c->dir);
+}
+
 ty_err train_checkpoint_load(const struct train_checkpoints *c, struct nn_net *n,
                              struct train_optimizer *o, struct metrics *m, struct train_state *s)
 {
@@ -435,14 +482,7 @@ ty_err train_checkpoint_load(const struct train_checkpoints *c, struct nn_net *n
     ty_err err = ty_fail(TY_NOT_FOUND, "there is no checkpoint in '%s'", c->dir);
     while (count-- > 0) {
         const char *prefix = ty_format(&a, "%s/%s", c->dir, names[count]);
-        struct opened b = {0};
-        err = opened_init(&b, prefix);
-        if (err == TY_OK) {
-            err = all_read(&b, c, n, o, m, s);
-            if (err != TY_OK)
-                err = ty_wrap(err, "checkpoint '%s'", prefix);
-        }
-        opened_clear(&b);
+        err = prefix_read(prefix, c, n, o, m, s);
         if (err == TY_OK || err == TY_FAILED_PRECONDITION)
             break;
         log_warn("checkpoint.skipped", "%s", ty_err_message());

@@ -43,8 +43,7 @@ static ty_err role_find(const char *where, const char *name, enum train_role *re
                    where, name);
 }
 
-/* host:port, [v6]:port; nothing is looked up. */
-static bool address_fits(const char *text)
+bool train_address_fits(const char *text)
 {
     const char *colon = strrchr(text, ':');
     int64_t port;
@@ -87,7 +86,7 @@ static ty_err tasks_read(struct ty_arena *a, struct train_cluster *c, const char
     c->addresses[role] = ty_new_array(a, const char *, count + 1);
     for (size_t i = 0; i < count; i++) {
         const char *text = json_string_value(json_array_get(list, i));
-        if (text == NULL || !address_fits(text))
+        if (text == NULL || !train_address_fits(text))
             return ty_fail(TY_INVALID_ARGUMENT,
                            "TF_CONFIG: cluster.%s[%zu]: '%.64s' is no address: host:port is", name,
                            i, text ? text : "(not a string)");
@@ -158,7 +157,7 @@ static ty_err index_read(const json_t *task, int64_t *ret_index)
 static ty_err task_read(struct train_cluster *c, const json_t *task)
 {
     const char *type = json_string_value(json_object_get(task, "type"));
-    int64_t index;
+    int64_t index = -1;
     if (!json_is_object(task) || type == NULL)
         return ty_fail(TY_INVALID_ARGUMENT, "TF_CONFIG: task.type is needed: which of the "
                                             "cluster's tasks this process is");
@@ -179,6 +178,20 @@ static ty_err task_read(struct train_cluster *c, const json_t *task)
                        index, type, count - 1);
     c->index = (size_t)index;
     return TY_OK;
+}
+
+/* Of a process on its own: it trains, whatever it is called, but not as one who serves others. */
+static ty_err task_alone(const json_t *task)
+{
+    const char *type = json_string_value(json_object_get(task, "type"));
+    enum train_role role = TRAIN_CHIEF;
+    if (type == NULL)
+        return TY_OK;
+    ty_err err = role_find("task.type", type, &role);
+    if (err == TY_OK && (role == TRAIN_PS || role == TRAIN_EVALUATOR))
+        err = ty_fail(TY_INVALID_ARGUMENT,
+                      "TF_CONFIG: task is %s, and the cluster is empty: nobody would train", type);
+    return err;
 }
 
 /* What all replicas must agree on: who is where. Evaluators may be listed or not. */
@@ -213,6 +226,8 @@ ty_err train_cluster_parse(struct ty_arena *a, ty_str text, struct train_cluster
             err = cluster_read(a, &c, cluster);
         if (err == TY_OK && !c.alone)
             err = task_read(&c, json_object_get(root, "task"));
+        else if (err == TY_OK)
+            err = task_alone(json_object_get(root, "task"));
         json_decref(root);
     }
     if (err != TY_OK)
@@ -229,6 +244,11 @@ ty_err train_cluster_parse(struct ty_arena *a, ty_str text, struct train_cluster
         snprintf(c.name, sizeof c.name, "%s %zu", train_role_name(c.role), c.index);
     *ret = c;
     return TY_OK;
+}
+
+const char *train_strategy_name(enum train_strategy strategy)
+{
+    return STRATEGIES[strategy];
 }
 
 static ty_err strategy_find(const char *name, enum train_strategy *ret_strategy)

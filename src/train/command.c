@@ -105,6 +105,41 @@ static ty_err set_cache(struct train_options *o, const char *value)
     return TY_OK;
 }
 
+static ty_err set_staleness(struct train_options *o, const char *value)
+{
+    o->bounded = true;
+    if (ty_parse_i64(ty_str_of(value), &o->staleness) != TY_OK || o->staleness < 0 ||
+        o->staleness > INT32_MAX)
+        return ty_fail(TY_INVALID_ARGUMENT, "--staleness must be a whole number, 0 or more");
+    return TY_OK;
+}
+
+static ty_err set_ps_wait(struct train_options *o, const char *value)
+{
+    if (ty_parse_i64(ty_str_of(value), &o->ps_wait_s) != TY_OK || o->ps_wait_s < 1 ||
+        o->ps_wait_s > 86400)
+        return ty_fail(TY_INVALID_ARGUMENT, "--ps_wait must be 1 to 86400 seconds");
+    return TY_OK;
+}
+
+static ty_err set_ps_dir(struct train_options *o, const char *value)
+{
+    o->ps_dir = value;
+    return TY_OK;
+}
+
+static ty_err set_ps_listen(struct train_options *o, const char *value)
+{
+    o->ps_listen = value;
+    return TY_OK;
+}
+
+static ty_err set_ps_trace(struct train_options *o, const char *value)
+{
+    o->ps_trace = value;
+    return TY_OK;
+}
+
 #define SETTER(name)                                                                               \
     static ty_err set_##name(struct train_options *o, const char *value)                           \
     {                                                                                              \
@@ -139,6 +174,11 @@ static const struct flag FLAGS[] = {
     {"plot", false, set_plot},
     {"no_export", false, set_no_export},
     {"histograms", false, set_histograms},
+    {"staleness", true, set_staleness},
+    {"ps_wait", true, set_ps_wait},
+    {"ps_dir", true, set_ps_dir},
+    {"ps_trace", true, set_ps_trace},
+    {"ps_listen", true, set_ps_listen},
 };
 
 static const struct flag *flag_find(const char *name)
@@ -232,6 +272,26 @@ static bool is_retried(void)
     return attempt && strtol(attempt + 1, NULL, 10) > 1;
 }
 
+static const char *job_folder(const char *name)
+{
+    const char *folder = getenv(name);
+    return folder && folder[0] ? folder : NULL;
+}
+
+/* A job that says where its outputs go has a folder for each kind. The model's is the chief's
+ * alone, so what replicas read of each other is not there. */
+static void job_outputs(struct ty_arena *a, struct train_options *o)
+{
+    if (o->output_dir || (o->output_dir = job_folder("AIP_MODEL_DIR")) == NULL)
+        return;
+    o->checkpoint_dir = job_folder("AIP_CHECKPOINT_DIR");
+    o->log_dir = job_folder("AIP_TENSORBOARD_LOG_DIR");
+    if (o->ps_dir == NULL && o->checkpoint_dir) {
+        bool slash = o->checkpoint_dir[strlen(o->checkpoint_dir) - 1] == '/';
+        o->ps_dir = ty_format(a, "%s%sps", o->checkpoint_dir, slash ? "" : "/");
+    }
+}
+
 int train_command(int argc, char **argv)
 {
     struct ty_arena a = {0};
@@ -266,9 +326,7 @@ int train_command(int argc, char **argv)
         status = USAGE;
         goto out;
     }
-    const char *model_dir = getenv("AIP_MODEL_DIR"); /* of a job that says where its outputs go */
-    if (o->output_dir == NULL && model_dir && model_dir[0])
-        o->output_dir = model_dir;
+    job_outputs(&a, o);
     if (o->resume && o->output_dir == NULL) {
         fputs("trainyard train: --resume needs the --output_dir that has the checkpoints\n",
               stderr);
@@ -276,10 +334,11 @@ int train_command(int argc, char **argv)
         goto out;
     }
     o->resume |= is_retried();
+    o->tf_config = getenv("TF_CONFIG");
     err = train_run(o, &result);
     if (err != TY_OK)
         status = say("train", err);
-    else if (!o->quiet && result.examples_per_second > 0)
+    else if (!o->quiet && result.examples_per_second > 0) /* of the chief */
         printf("%.0f examples/s over %" PRId64 " steps\n", result.examples_per_second,
                result.steps);
 out:

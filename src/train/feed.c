@@ -17,13 +17,33 @@ static ty_err rows_take(struct train_feed *f, uint64_t number, uint64_t at, size
 struct train_feed *train_feed_new(const struct nn_model *m, struct train_data *d, size_t batch,
                                   bool shuffle, bool endless, uint64_t seed, int threads)
 {
+    return train_feed_new_share(m, d, (struct train_share){0, 1}, batch, shuffle, endless, seed,
+                                threads);
+}
+
+/* Rows lie as in their files: neighbours, which a stream reads at once. Images are sorted by class:
+ * every one of so many. */
+static void share_set(struct train_feed *f, struct train_share s, bool shuffle, uint64_t seed)
+{
+    size_t all = f->data->rows.count, from = all * s.rank / s.of;
+    bool pictures = f->data->pictures != NULL;
+    f->count = pictures ? all / s.of + (s.rank < all % s.of) : all * (s.rank + 1) / s.of - from;
+    train_order_init(&f->order, f->count, pictures ? f->count : train_window_rows(f->model),
+                     shuffle, seed + s.rank);
+    f->order.first = pictures ? s.rank : from;
+    f->order.stride = pictures ? s.of : 1;
+}
+
+struct train_feed *train_feed_new_share(const struct nn_model *m, struct train_data *d,
+                                        struct train_share share, size_t batch, bool shuffle,
+                                        bool endless, uint64_t seed, int threads)
+{
     struct train_feed *f = calloc(1, sizeof *f);
     ty_assert(f);
     *f = (struct train_feed){.model = m, .data = d, .batch = batch, .endless = endless};
     f->pick = calloc(batch, sizeof *f->pick);
     ty_assert(f->pick);
-    train_order_init(&f->order, d->rows.count, d->pictures ? d->rows.count : train_window_rows(m),
-                     shuffle, seed);
+    share_set(f, share, shuffle, seed);
     if (d->pictures)
         feed_pictures_init(f, threads);
     else if (d->source)
@@ -46,12 +66,12 @@ void train_feed_free(struct train_feed *f)
 
 size_t train_feed_batches(const struct train_feed *f)
 {
-    return (f->data->rows.count + f->batch - 1) / f->batch;
+    return (f->count + f->batch - 1) / f->batch;
 }
 
 uint64_t feed_span(const struct train_feed *f, uint64_t number, size_t *ret_count)
 {
-    size_t batches = train_feed_batches(f), rows = f->data->rows.count;
+    size_t batches = train_feed_batches(f), rows = f->count;
     *ret_count = f->batch;
     if (f->endless)
         return number * f->batch;

@@ -53,7 +53,8 @@ static void window_read(struct stream *s, struct window *w)
     w->err = TY_OK;
     for (size_t i = 0; i < w->block_count && w->err == TY_OK; i++) {
         size_t n = w->count - at < o->block ? w->count - at : o->block;
-        w->err = train_source_read(s->feed->data->source, w->blocks[i] * o->block, n, &w->rows, at);
+        w->err = train_source_read(s->feed->data->source, o->first + w->blocks[i] * o->block, n,
+                                   &w->rows, at);
         at += n;
     }
     if (w->err != TY_OK)

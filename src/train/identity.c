@@ -16,12 +16,9 @@ struct train_identity train_identity(const struct nn_model *m, uint64_t data, ui
     return id;
 }
 
-uint64_t train_identity_sum(const struct train_identity *id)
+const char *train_identity_part(size_t part)
 {
-    uint64_t sum = 0;
-    for (size_t i = 0; i < IDENTITY_PARTS; i++)
-        sum = fingerprint_cat64(sum, id->parts[i]);
-    return sum;
+    return NAMES[part];
 }
 
 const char *train_identity_text(struct ty_arena *a, const struct train_identity *id)
@@ -30,6 +27,14 @@ const char *train_identity_text(struct ty_arena *a, const struct train_identity 
     for (size_t i = 0; i < IDENTITY_PARTS; i++)
         text = ty_format(a, "%s%s%016" PRIx64, text, i ? " " : "", id->parts[i]);
     return text;
+}
+
+uint64_t train_identity_sum(const struct train_identity *id)
+{
+    struct ty_arena a = {0};
+    uint64_t sum = fingerprint64(ty_str_of(train_identity_text(&a, id)));
+    ty_arena_clear(&a);
+    return sum;
 }
 
 ty_err train_identity_check(struct ty_arena *a, const struct train_identity *id, ty_str text)
@@ -48,4 +53,13 @@ ty_err train_identity_check(struct ty_arena *a, const struct train_identity *id,
         "it is of another run, which differs in %s: leave out --resume to begin anew, or choose "
         "another output folder; there, --init_from begins with the weights of this one",
         others);
+}
+
+ty_err train_identity_check_sum(uint64_t sum, ty_str text)
+{
+    if (fingerprint64(text) == sum)
+        return TY_OK;
+    return ty_fail(TY_FAILED_PRECONDITION,
+                   "it is of another run: leave out --resume to begin anew, or choose another "
+                   "output folder");
 }

@@ -6,57 +6,34 @@
  *
  * With a crew (together.c) every worker runs this loop: the same batches, of which the net computes
  * this worker's shards; the same sums, so the same weights, metrics and decisions. The chief alone
- * writes files and lines. */
-#include "train/train_int.h"
+ * writes files and lines. With parameter servers the begin and the end are these, the steps are
+ * loop_ps.c's; an evaluator makes none (evaluator.c). */
+#include "train/run_int.h"
 
 #include <math.h>
 
 enum { EVAL_ROWS = 4096, EVAL_FLOATS = 1 << 24 };
 static const char BEST[] = "best";
 
-struct run {
-    const struct train_options *options; /* paths are of this machine */
-    struct train_output output;          /* held by the chief */
-    bool begins_anew;                    /* it goes on from no checkpoint */
-    bool anew; /* and has none yet: what an earlier run left is still there */
-    struct ty_arena arena;
-    struct nn_model *model;
-    struct tensor_team *team;
-    struct together together;
-    struct train_data train, valid;
-    bool has_valid;
-    struct nn_net *net;
-    struct train_optimizer *optimizer;
-    _Atomic size_t room; /* for examples in memory */
-    struct train_feed *feed, *valid_feed;
-    uint64_t evaluations;
-    struct metrics metrics, valid_metrics;
-    struct train_state state;
-    bool was_finished; /* before it began */
-    struct train_checkpoints checkpoints;
-    struct report report;
-    struct curves curves;
-    int64_t steps_per_epoch;
-    int64_t began_ns;
-    size_t examples; /* since then */
-    size_t eval_rows;
-    float *labels; /* (eval_rows, heads), of the batch */
-};
-
 /* ---- signals ---- */
 
-static volatile sig_atomic_t stopped;
+volatile sig_atomic_t run_stopped;
 
 static void stop(int signal_number)
 {
-    stopped = signal_number;
+    run_stopped = signal_number;
+}
+
+const char *run_stopped_name(void)
+{
+    return run_stopped == SIGINT ? "SIGINT" : "SIGTERM";
 }
 
 static void signals_set(struct sigaction *before)
 {
     struct sigaction action = {.sa_handler = stop};
     sigemptyset(&action.sa_mask);
-    stopped = 0;
+    run_stopped = 0;
     sigaction(SIGTERM, &action, &before[0]);
     sigaction(SIGINT, &action, &before[1]);
 }
@@ -67,20 +44,62 @@ static void signals_restore(const struct sigaction *before)
     sigaction(SIGINT, &before[1], NULL);
 }
 
-static bool is_chief(const struct run *r)
+/* ---- roles ---- */
+
+/* Of TF_CONFIG's cluster, or of mpirun's ranks, which are a cluster of one to TF_CONFIG. */
+bool run_is_chief(const struct run *r)
 {
-    return crew_rank(r->together.crew) == 0;
+    return r->cluster.is_chief && crew_rank(r->together.crew) == 0;
+}
+
+bool run_is_evaluator(const struct run *r)
+{
+    return r->cluster.role == TRAIN_EVALUATOR;
+}
+
+/* Who this process is. */
+static ty_err role_choose(struct run *r, const struct train_options *o,
+                          enum train_strategy *ret_strategy)
+{
+    ty_err err = train_cluster_parse(&r->arena, ty_str_of(o->tf_config), &r->cluster);
+    if (err == TY_OK)
+        err = train_strategy_choose(&r->cluster, o->strategy, ret_strategy);
+    if (err == TY_OK && run_is_evaluator(r) && o->output_dir == NULL)
+        err = ty_fail(TY_INVALID_ARGUMENT, "%s needs --output_dir: where the checkpoints are",
+                      r->cluster.name);
+    return err;
+}
+
+/* With whom it trains. */
+static ty_err role_join(struct run *r, struct train_options *o, enum train_strategy strategy)
+{
+    if (strategy == TRAIN_PARAMETER_SERVER)
+        return r->cluster.role == TRAIN_PS ? TY_OK
+                                           : train_ps_open(o, &r->cluster, &run_stopped, &r->ps);
+    if (run_is_evaluator(r))
+        return TY_OK;
+    return together_join(&r->together, &r->arena, &r->cluster, strategy, o, &run_stopped);
 }
 
 /* Where this worker writes; NULL: nowhere. */
 static const char *output_of(const struct run *r)
 {
-    return is_chief(r) ? r->options->output_dir : NULL;
+    return run_is_chief(r) ? r->options->output_dir : NULL;
+}
+
+/* The folder, before anybody is waited for if it is known to be the chief's, else after. */
+static ty_err output_take(struct run *r, const char *name)
+{
+    int rank = 0, size;
+    bool known = r->together.crew || !crew_under_mpi(&rank, &size) || rank == 0;
+    if (!known || output_of(r) == NULL || r->output.lock_fd >= 0)
+        return TY_OK;
+    return output_open(&r->output, &r->arena, r->options->output_dir, name);
 }
 
 /* ---- begin ---- */
 
-static ty_err model_load(struct run *r)
+ty_err run_model_load(struct run *r)
 {
     const struct train_options *o = r->options;
     ty_str text = ty_str_of(o->model_text);
@@ -98,7 +117,19 @@ static ty_err model_load(struct run *r)
                 return err;
         }
     }
-    return nn_model_parse(&r->arena, path, text, o->settings, o->setting_count, &r->model);
+    ty_err err = nn_model_parse(&r->arena, path, text, o->settings, o->setting_count, &r->model);
+    if (err != TY_OK)
+        return err;
+    if (o->train_count == 0)
+        return ty_fail(TY_INVALID_ARGUMENT, "--train_data_path is needed: files to train on");
+    if (o->shards > 0)
+        r->model->training.shards = o->shards;
+    return TY_OK;
+}
+
+uint64_t run_seed(const struct run *r)
+{
+    return (uint64_t)(r->options->seed >= 0 ? r->options->seed : r->model->training.seed);
 }
 
 static void data_say(const struct run *r, const struct train_data *d, const char *what,
@@ -116,8 +147,7 @@ static void data_say(const struct run *r, const struct train_data *d, const char
                 d->pictures ? "images" : "rows", d->first_bad);
 }
 
-/* One folder of classes; a share of it validates if there is no other to do so. */
-static ty_err images_load(struct run *r)
+ty_err run_images_load(struct run *r)
 {
     const struct train_options *o = r->options;
     bool split = o->eval_count == 0 && r->model->images.validation_split > 0;
@@ -153,7 +183,7 @@ static ty_err data_load(struct run *r)
     int64_t began = ty_boot_ns();
     r->room = o->cache_bytes ? o->cache_bytes : train_room_default();
     if (r->model->images.height > 0)
-        return images_load(r);
+        return run_images_load(r);
     ty_err err = train_data_measure(r->model, o->train_paths, o->train_count, r->team);
     if (err == TY_OK)
         err =
@@ -171,9 +201,10 @@ static ty_err data_load(struct run *r)
     return err;
 }
 
-static const char *curves_dir(struct run *r)
+const char *run_curves_dir(struct run *r)
 {
-    return ty_format(&r->arena, "%s/tensorboard", r->options->output_dir);
+    const struct train_options *o = r->options;
+    return o->log_dir ? o->log_dir : ty_format(&r->arena, "%s/tensorboard", o->output_dir);
 }
 
 /* This run has something of its own: checkpoints and curves of an earlier one can go. */
@@ -183,44 +214,55 @@ static ty_err earlier_forget(struct run *r)
         return TY_OK;
     r->anew = false;
     ty_err err = train_checkpoints_forget(&r->checkpoints);
-    return err == TY_OK ? curves_forget(&r->curves, curves_dir(r)) : err;
+    return err == TY_OK ? curves_forget(&r->curves, run_curves_dir(r)) : err;
 }
 
+/* Servers that have begun go on, and so does their chief without --resume. What is of another run,
+ * or further than the servers are, was there before this one: workers may begin before the chief
+ * has set it aside. */
 static ty_err checkpoint_load(struct run *r)
 {
-    if (!r->options->resume)
+    const struct train_state begin = r->state;
+    bool resume = r->options->resume;
+    if (!resume && r->joined_step == 0)
         return TY_OK;
     ty_err err =
         train_checkpoint_load(&r->checkpoints, r->net, r->optimizer, &r->metrics, &r->state);
+    if (r->ps && (err == TY_OK ? r->state.step > r->joined_step
+                               : !resume && err == TY_FAILED_PRECONDITION)) {
+        metrics_reset(&r->metrics);
+        r->state = begin;
+        return TY_OK;
+    }
     if (err == TY_OK && !r->options->quiet)
         printf("resumed after step %" PRId64 "\n", r->state.step);
     return err == TY_NOT_FOUND ? TY_OK : err;
 }
 
 /* The chief first: what it cannot go on from it clears away, so the others find what it found. */
-static ty_err outputs_open(struct run *r)
+ty_err run_outputs_open(struct run *r)
 {
     const struct train_options *o = r->options;
     struct crew *crew = r->together.crew;
     ty_err err = TY_OK;
     if (o->output_dir == NULL)
         return TY_OK;
-    if (is_chief(r))
+    if (run_is_chief(r))
         err = output_check(&r->output);
-    if (err == TY_OK && is_chief(r))
+    if (err == TY_OK && run_is_chief(r))
         err = checkpoint_load(r);
-    if (err == TY_OK && is_chief(r) && r->state.step == 0) {
+    if (err == TY_OK && run_is_chief(r) && r->state.step == 0) {
         r->begins_anew = r->anew = true;
         err = train_checkpoints_set_aside(&r->checkpoints);
     }
     if (err == TY_OK && crew)
         err = crew_meet(crew, "the chief's look for checkpoints");
-    if (err == TY_OK && !is_chief(r))
+    if (err == TY_OK && !run_is_chief(r))
         err = checkpoint_load(r);
     if (err == TY_OK && crew)
         err = crew_agree(crew, "checkpoint in --output_dir", (uint64_t)r->state.step);
-    if (err == TY_OK && is_chief(r))
-        err = curves_open(&r->curves, curves_dir(r), r->has_valid, r->net);
+    if (err == TY_OK && run_is_chief(r))
+        err = curves_open(&r->curves, run_curves_dir(r), r->has_valid, r->net);
     return err;
 }
 
@@ -252,12 +294,45 @@ size_t train_rows_fit(const struct nn_model *m, size_t batch)
     return rows > batch ? rows / batch * batch : batch;
 }
 
+/* The trainers of parameter servers have a share of the data each. */
+static ty_err feeds_open(struct run *r, bool endless)
+{
+    const struct nn_training *t = &r->model->training;
+    struct train_share share = {0, 1};
+    int threads = tensor_team_threads(r->team);
+    if (r->ps && !run_is_evaluator(r))
+        share = (struct train_share){r->cluster.rank, r->cluster.trainers};
+    if (r->train.rows.count < share.of)
+        return ty_fail(TY_INVALID_ARGUMENT, "%zu workers, and only %zu rows to train on", share.of,
+                       r->train.rows.count);
+    r->labels = ty_new_array(&r->arena, float, r->eval_rows * r->model->head_count);
+    r->feed = train_feed_new_share(r->model, &r->train, share, (size_t)t->batch_size, t->shuffle,
+                                   endless, run_seed(r), threads);
+    r->feed->net = r->net;
+    if (!r->has_valid)
+        return TY_OK;
+    r->valid_feed =
+        train_feed_new(r->model, &r->valid, r->eval_rows, false, false, run_seed(r), threads);
+    r->valid_feed->net = r->net;
+    return TY_OK;
+}
+
+static ty_err weights_init(struct run *r)
+{
+    const struct train_options *o = r->options;
+    size_t count;
+    if (o->init_from == NULL)
+        return TY_OK;
+    ty_err err = train_weights_load(o->init_from, r->net, &count);
+    if (err == TY_OK && !o->quiet)
+        printf("%zu tensors from '%s'\n", count, o->init_from);
+    return err == TY_OK ? together_agree_weights(&r->together, r->net) : err;
+}
+
 static ty_err run_begin(struct run *r)
 {
     const struct train_options *o = r->options;
-    ty_err err = model_load(r);
-    if (err == TY_OK && o->train_count == 0)
-        err = ty_fail(TY_INVALID_ARGUMENT, "--train_data_path is needed: files to train on");
+    ty_err err = run_model_load(r);
     if (err != TY_OK)
         return err;
     const struct nn_layer *obstacle = nn_export_obstacle(r->model);
@@ -266,10 +341,8 @@ static ty_err run_begin(struct run *r)
                        "the layer '%s' cannot be exported, so this model needs --no_export",
                        obstacle->name.ptr);
     const struct nn_training *t = &r->model->training;
-    uint64_t seed = (uint64_t)(o->seed >= 0 ? o->seed : t->seed);
+    uint64_t seed = run_seed(r);
     size_t batch = (size_t)t->batch_size;
-    if (o->shards > 0)
-        r->model->training.shards = o->shards;
     r->eval_rows = train_rows_fit(r->model, batch);
     err = together_check(&r->together, t->shards);
     metrics_init(&r->arena, &r->metrics, r->model);
@@ -278,42 +351,31 @@ static ty_err run_begin(struct run *r)
         err = data_load(r);
     r->checkpoints.run = train_identity(r->model, r->train.id, seed);
     if (err == TY_OK)
-        err = together_agree(&r->together, train_identity_sum(&r->checkpoints.run));
+        err = together_agree(&r->together, &r->checkpoints.run, r->valid.id, o);
     if (err == TY_OK)
         err = nn_net_new(r->model, r->eval_rows, (size_t)t->shards, seed, r->team, r->together.crew,
                          &r->net);
     if (err == TY_OK)
-        err = together_begin(&r->together, r->net);
+        err = together_begin(&r->together, r->net, o->quiet);
     if (err != TY_OK)
         return err;
     struct train_length length = train_length(t, r->train.rows.count);
-    int threads = tensor_team_threads(r->team);
-    r->labels = ty_new_array(&r->arena, float, r->eval_rows * r->model->head_count);
-    r->feed =
-        train_feed_new(r->model, &r->train, batch, t->shuffle, length.field != NULL, seed, threads);
-    r->feed->net = r->net;
-    if (r->has_valid) {
-        r->valid_feed =
-            train_feed_new(r->model, &r->valid, r->eval_rows, false, false, seed, threads);
-        r->valid_feed->net = r->net;
-    }
+    err = feeds_open(r, length.field != NULL);
+    if (err != TY_OK)
+        return err;
     r->steps_per_epoch = length.steps_per_epoch;
     begin_say(r, &length);
     r->optimizer = train_optimizer_new(r->net, r->steps_per_epoch * t->epochs);
-    if (o->init_from) {
-        size_t count;
-        err = train_weights_load(o->init_from, r->net, &count);
-        if (err == TY_OK && !o->quiet)
-            printf("%zu tensors from '%s'\n", count, o->init_from);
-        if (err != TY_OK)
-            return err;
-    }
+    err = weights_init(r);
+    if (err != TY_OK)
+        return err;
     r->state = (struct train_state){.best_loss = INFINITY, .rate_scale = 1};
-    r->checkpoints.dir =
-        o->output_dir ? ty_format(&r->arena, "%s/checkpoints", o->output_dir) : NULL;
+    r->checkpoints.dir = train_checkpoints_dir(&r->arena, o);
     r->checkpoints.keep = t->keep_checkpoints > 0 ? t->keep_checkpoints : 1;
     report_init(&r->report, o->quiet, t->epochs, r->steps_per_epoch, batch);
-    return outputs_open(r);
+    if (run_is_evaluator(r))
+        return TY_OK;
+    return r->ps ? run_ps_join(r) : run_outputs_open(r);
 }
 
 /* ---- steps and epochs ---- */
@@ -323,8 +385,24 @@ static void labels_copy(struct run *r, const struct nn_batch *b)
     size_t each = r->model->head_count;
     for (size_t i = 0; i < b->count; i++) {
         size_t row = b->pick ? b->pick[i] : b->first + i;
-        memcpy(r->labels + i * each, b->rows->labels + row * each, each * sizeof *r->labels);
+        for (size_t k = 0; k < each; k++) /* few: no call, so that many rows are fetched at once */
+            r->labels[i * each + k] = b->rows->labels[row * each + k];
     }
+}
+
+void run_batch_count(struct run *r, const struct nn_batch *b, const struct nn_outputs *out)
+{
+    labels_copy(r, b);
+    metrics_add(&r->metrics, r->model, out, 0, r->labels, b->count);
+    r->examples += b->count;
+}
+
+bool run_loss_is_finite(const struct nn_batch *b, const struct nn_outputs *out)
+{
+    float sum = 0;
+    for (size_t i = 0; i < b->count; i++)
+        sum += out->losses[i];
+    return isfinite(sum);
 }
 
 static ty_err step_run(struct run *r)
@@ -338,7 +416,7 @@ static ty_err step_run(struct run *r)
     b.training = true;
     train_optimizer_ready(r->optimizer, &b);
     together_phase(&r->together, r->state.step, PHASE_FORWARD);
-    nn_net_tell(r->net, stopped);
+    nn_net_tell(r->net, run_stopped);
     struct nn_outputs out = nn_net_forward(r->net, &b);
     together_phase(&r->together, r->state.step, PHASE_BACKWARD);
     nn_net_backward(r->net);
@@ -348,13 +426,8 @@ static ty_err step_run(struct run *r)
         return err;
     train_optimizer_step(r->optimizer, (float)r->state.rate_scale);
     r->state.step++;
-    float sum = 0;
-    labels_copy(r, &b);
-    for (size_t i = 0; i < b.count; i++)
-        sum += out.losses[i];
-    metrics_add(&r->metrics, r->model, &out, 0, r->labels, b.count);
-    r->examples += b.count;
-    if (isfinite(sum))
+    run_batch_count(r, &b, &out);
+    if (run_loss_is_finite(&b, &out))
         return TY_OK;
     return ty_fail(TY_INVALID_ARGUMENT,
                    "the loss of step %" PRId64 " is not finite: a smaller learning rate, "
@@ -362,8 +435,7 @@ static ty_err step_run(struct run *r)
                    r->state.step);
 }
 
-/* One pass over the evaluation's rows, in their order; metrics see batches of the batch size. */
-static ty_err evaluate(struct run *r)
+ty_err run_evaluate(struct run *r)
 {
     size_t batch = (size_t)r->model->training.batch_size, heads = r->model->head_count;
     size_t batches = train_feed_batches(r->valid_feed);
@@ -420,16 +492,18 @@ static ty_err best_save(struct run *r)
                                  BEST);
 }
 
-static ty_err epoch_end(struct run *r, int64_t steps, bool *ret_over)
+ty_err run_epoch_end(struct run *r, int64_t steps, bool *ret_over)
 {
     bool better;
     const struct metrics *valid = r->has_valid ? &r->valid_metrics : NULL;
     ty_err err = together_epoch_end(&r->together, steps, r->options->quiet);
     if (err == TY_OK && valid)
-        err = evaluate(r);
+        err = run_evaluate(r);
     if (err != TY_OK)
         return err;
     report_epoch_end(&r->report, steps, &r->metrics, valid);
+    if (output_of(r))
+        err = output_keep(&r->output);
     if (err == TY_OK && output_of(r))
         err = curves_epoch(&r->curves, r->state.epoch, &r->metrics, valid);
     if (err == TY_OK && output_of(r))
@@ -451,13 +525,13 @@ static ty_err epoch_end(struct run *r, int64_t steps, bool *ret_over)
     return err;
 }
 
-static ty_err interrupted(struct run *r)
+ty_err run_interrupted(struct run *r, int signal_number)
 {
     ty_err err = checkpoint(r);
     if (err != TY_OK)
         return err;
     return ty_fail(TY_CANCELLED, "stopped by %s after step %" PRId64 "%s",
-                   nn_net_told(r->net) == SIGINT ? "SIGINT" : "SIGTERM", r->state.step,
+                   signal_number == SIGINT ? "SIGINT" : "SIGTERM", r->state.step,
                    r->options->output_dir ? "; --resume goes on from there" : "");
 }
 
@@ -474,14 +548,14 @@ static ty_err epochs_run(struct run *r)
         together_epoch_begin(&r->together);
         while (r->state.step < first + r->steps_per_epoch && err == TY_OK) {
             if (r->options->stop_at_step > 0 && r->state.step + 1 == r->options->stop_at_step)
-                stopped = SIGTERM;
+                run_stopped = SIGTERM;
             err = step_run(r);
             if (err == TY_OK && nn_net_told(r->net))
-                return interrupted(r);
+                return run_interrupted(r, nn_net_told(r->net));
             report_step(&r->report, r->state.epoch, r->state.step - first, &r->metrics);
         }
         if (err == TY_OK)
-            err = epoch_end(r, r->state.step - first, &over);
+            err = run_epoch_end(r, r->state.step - first, &over);
     }
     return err;
 }
@@ -554,7 +628,7 @@ static ty_err run_all(struct run *r, struct train_result *result)
                                                  : "");
     }
     if (err == TY_OK)
-        err = epochs_run(r);
+        err = run_is_evaluator(r) ? run_evaluations(r) : r->ps ? run_ps_steps(r) : epochs_run(r);
     if (err != TY_OK)
         return err;
     train_optimizer_settle(r->optimizer);
@@ -562,15 +636,19 @@ static ty_err run_all(struct run *r, struct train_result *result)
     result->steps = r->state.step;
     result->loss = metric_value(&r->metrics.list[0]);
     result->val_loss = metric_value(&r->valid_metrics.list[0]);
-    result->examples_per_second = is_chief(r) ? (double)r->examples / seconds : 0;
-    if (r->options->plot && !r->options->quiet && is_chief(r))
+    result->examples_per_second = run_is_chief(r) ? (double)r->examples / seconds : 0;
+    if (r->options->plot && !r->options->quiet && run_is_chief(r))
         report_plot(&r->report);
-    if (r->options->plot && output_of(r))
+    if (output_of(r))
+        err = output_keep(&r->output);
+    if (err == TY_OK && r->options->plot && output_of(r))
         err = train_plot(&r->report, ty_format(&r->arena, "%s/curves.png", r->options->output_dir));
     if (err == TY_OK)
         err = earlier_forget(r);
     if (err == TY_OK && output_of(r) && !r->options->no_export && !exported_before(r, result))
         err = export(r, result);
+    if (err == TY_OK && r->ps)
+        err = run_ps_end(r);
     return err == TY_OK ? together_end(&r->together) : err;
 }
 
@@ -598,6 +676,12 @@ static ty_err options_local(struct ty_arena *a, const struct train_options *from
         err = train_path(a, from->eval_paths[i], &to->eval_paths[i]);
     if (err == TY_OK && from->output_dir)
         err = train_path(a, from->output_dir, &to->output_dir);
+    if (err == TY_OK && from->checkpoint_dir)
+        err = train_path(a, from->checkpoint_dir, &to->checkpoint_dir);
+    if (err == TY_OK && from->log_dir)
+        err = train_path(a, from->log_dir, &to->log_dir);
+    if (err == TY_OK && from->ps_dir)
+        err = train_path(a, from->ps_dir, &to->ps_dir);
     if (err == TY_OK && from->init_from)
         err = train_path(a, from->init_from, &to->init_from);
     if (err == TY_OK && from->model)
@@ -607,7 +691,8 @@ static ty_err options_local(struct ty_arena *a, const struct train_options *from
 
 static ty_err options_say(const struct train_options *o, ty_err err)
 {
-    const char *others[] = {o->output_dir, o->init_from, o->model};
+    const char *others[] = {o->output_dir, o->checkpoint_dir, o->log_dir,
+                            o->ps_dir,     o->init_from,      o->model};
     err = train_names_say(err, o->train_paths, o->train_count);
     err = train_names_say(err, o->eval_paths, o->eval_count);
     return train_names_say(err, others, TY_COUNT(others));
@@ -615,7 +700,7 @@ static ty_err options_say(const struct train_options *o, ty_err err)
 
 ty_err train_run(const struct train_options *options, struct train_result *ret_result)
 {
-    struct run r = {.curves = {{-1, -1}}, .output = {.lock_fd = -1}};
+    struct run r = {.curves = {.fd = {-1, -1}}, .output = {.lock_fd = -1}};
     struct train_result result = {0};
     struct sigaction before[2];
     struct train_options *o = ty_new(&r.arena, struct train_options);
@@ -623,14 +708,25 @@ ty_err train_run(const struct train_options *options, struct train_result *ret_r
     signals_set(before);
     nn_flush_denormals();
     ty_err err = options_local(&r.arena, options, o);
+    enum train_strategy strategy;
     if (err == TY_OK)
-        err = together_join(&r.together, &r.arena, o);
-    if (err == TY_OK && output_of(&r))
-        err = output_open(&r.output, &r.arena, o->output_dir, options->output_dir);
+        err = role_choose(&r, o, &strategy);
+    if (err == TY_OK)
+        err = output_take(&r, options->output_dir);
+    if (err == TY_OK)
+        err = role_join(&r, o, strategy);
+    if (err == TY_OK) {
+        r.together.silent = options->quiet;
+        if (r.cluster.role == TRAIN_CHIEF || r.cluster.role == TRAIN_WORKER)
+            together_say(&r.together, &r.cluster,
+                         train_strategy_name(r.together.crew ? TRAIN_MULTI_WORKER : strategy));
+        err = output_take(&r, options->output_dir);
+    }
     r.team = tensor_team_new(o->threads);
     if (err == TY_OK)
-        err = run_all(&r, &result);
+        err = r.cluster.role == TRAIN_PS ? run_ps_serve(&r) : run_all(&r, &result);
     together_leave(&r.together, err);
+    train_ps_close(r.ps);
     curves_close(&r.curves);
     outputs_close(&r, err);
     report_clear(&r.report);

@@ -4,9 +4,10 @@
  * m still moves the weights. A row that never had a gradient has m = v = 0 and stays as it is. A
  * row that had one does in an idle step what depends on nothing but itself and the step's rate, so
  * it may do its idle steps later: `last` says up to which step a row is up to date, `rates` are the
- * rates of the steps since all rows were. train_optimizer_ready brings those up to date that the
- * next batch reads; bit for bit it is as if all had been, all the time (the test
- * optimizer/deferred_is_exact). With lazy: true idle steps do not happen at all. */
+ * rates of the steps since all rows were. train_optimizer_ready brings those up to date that this
+ * process reads of the next batch, a step those that have a gradient; bit for bit it is as if all
+ * had been, all the time (the test optimizer/deferred_is_exact). With lazy: true idle steps do not
+ * happen at all. */
 #include "train/train_int.h"
 
 #include <math.h>
@@ -245,33 +246,42 @@ static bool waits(const struct train_optimizer *o, const struct nn_param *p)
     return p->table && o->kinds[p->wide]->idle != NULL && !o->settings[p->wide]->lazy;
 }
 
-static void row_catch_up(struct train_optimizer *o, size_t param, size_t row)
+/* The idle steps of a row up to the one of that number. */
+static void row_catch_up(struct train_optimizer *o, size_t param, size_t row, int64_t to)
 {
     const struct nn_param *p = &o->params[param];
     struct state *s = &o->states[param];
     int64_t last = s->last[row];
-    if (last == 0 || last >= o->steps)
+    if (last == 0 || last >= to)
         return;
     float *slots[TRAIN_SLOTS];
     for (size_t k = 0; k < TRAIN_SLOTS; k++)
         slots[k] = s->slots[k] ? s->slots[k] + row * p->width : NULL;
     o->kinds[p->wide]->idle(o->settings[p->wide], p->data + row * p->width, slots, p->width,
-                            &o->rates[last - o->settled][p->wide], (size_t)(o->steps - last));
-    s->last[row] = (uint32_t)o->steps;
+                            &o->rates[last - o->settled][p->wide], (size_t)(to - last));
+    s->last[row] = (uint32_t)to;
+}
+
+void train_optimizer_rows_ready(struct train_optimizer *o, size_t param, const uint32_t *rows,
+                                size_t count)
+{
+    for (size_t i = 0; i < count && waits(o, &o->params[param]); i++)
+        row_catch_up(o, param, rows[i], o->steps);
 }
 
 void train_optimizer_ready(struct train_optimizer *o, const struct nn_batch *b)
 {
     const struct nn_rows *rows = b->rows;
+    size_t first, count = nn_net_own(o->net, b->count, &first);
     for (size_t i = 0; i < o->param_count; i++) {
         const struct nn_param *p = &o->params[i];
         if (!waits(o, p))
             continue;
-        for (size_t k = 0; k < b->count; k++) {
+        for (size_t k = first; k < first + count; k++) {
             size_t pick = b->pick ? b->pick[k] : b->first + k;
             int32_t id = rows->ids[pick * rows->ids_each + p->id_slot];
             if (id >= 0)
-                row_catch_up(o, i, (size_t)id);
+                row_catch_up(o, i, (size_t)id, o->steps);
         }
     }
 }
@@ -281,23 +291,29 @@ void train_optimizer_settle(struct train_optimizer *o)
     for (size_t i = 0; i < o->param_count; i++)
         for (size_t row = 0; waits(o, &o->params[i]) && row < (size_t)o->params[i].shape.dims[0];
              row++)
-            row_catch_up(o, i, row);
+            row_catch_up(o, i, row, o->steps);
     o->settled = o->steps;
 }
 
 /* ---- a step ---- */
 
-static void table_step(struct train_optimizer *o, size_t param, const struct rate *r)
+/* Rows do the idle steps before this one first: other ranks read some of them, and of a parameter
+ * server others may have made steps since they were read. */
+static void rows_step(struct train_optimizer *o, size_t param, const uint32_t *rows, size_t count,
+                      const float *grad, const struct rate *r)
 {
     const struct nn_param *p = &o->params[param];
     struct state *s = &o->states[param];
     float *slots[TRAIN_SLOTS];
-    for (size_t i = 0; i < p->row_count; i++) {
-        size_t row = p->rows[i];
+    bool deferred = waits(o, p);
+    for (size_t i = 0; i < count; i++) {
+        size_t row = rows[i];
+        if (deferred)
+            row_catch_up(o, param, row, o->steps - 1);
         for (size_t k = 0; k < TRAIN_SLOTS; k++)
             slots[k] = s->slots[k] ? s->slots[k] + row * p->width : NULL;
         o->kinds[p->wide]->step(o->settings[p->wide], p->data + row * p->width, slots,
-                                p->grad + i * p->width, p->width, r);
+                                grad + i * p->width, p->width, r);
         s->last[row] = (uint32_t)o->steps;
     }
 }
@@ -329,6 +345,21 @@ static void decay(const struct nn_optimizer *k, float *w, size_t count, float lr
         w[i] -= w[i] * k->weight_decay * lr;
 }
 
+static void range_step(const struct train_optimizer *o, size_t param, size_t from, size_t count,
+                       const float *grad, const struct rate *rate)
+{
+    const struct nn_param *p = &o->params[param];
+    const struct nn_optimizer *k = o->settings[p->wide];
+    float *slots[TRAIN_SLOTS];
+    for (size_t i = 0; i < TRAIN_SLOTS; i++) {
+        float *all = o->states[param].slots[i];
+        slots[i] = all ? all + from : NULL;
+    }
+    if (k->weight_decay > 0)
+        decay(k, p->data + from, count, rate->plain);
+    o->kinds[p->wide]->step(k, p->data + from, slots, grad, count, rate);
+}
+
 /* One plain parameter, cut into `parts` for the team; each element has its own step. */
 struct plain_step {
     const struct train_optimizer *o;
@@ -341,18 +372,10 @@ static void plain_run(void *arg, int index)
 {
     const struct plain_step *s = arg;
     const struct nn_param *p = &s->o->params[s->param];
-    const struct nn_optimizer *k = s->o->settings[p->wide];
-    float *slots[TRAIN_SLOTS];
     size_t from = p->count * (size_t)index / (size_t)s->parts;
     size_t count = p->count * ((size_t)index + 1) / (size_t)s->parts - from;
-    for (size_t i = 0; i < TRAIN_SLOTS; i++) {
-        float *all = s->o->states[s->param].slots[i];
-        slots[i] = all ? all + from : NULL;
-    }
     nn_flush_denormals();
-    if (k->weight_decay > 0)
-        decay(k, p->data + from, count, s->rate->plain);
-    s->o->kinds[p->wide]->step(k, p->data + from, slots, p->grad + from, count, s->rate);
+    range_step(s->o, s->param, from, count, p->grad + from, s->rate);
 }
 
 /* Small ones are done before another thread would wake up. */
@@ -369,22 +392,60 @@ static void plain_step(const struct train_optimizer *o, size_t param, const stru
         tensor_team_run(team, plain_run, &s, s.parts);
 }
 
-void train_optimizer_step(struct train_optimizer *o, float scale)
+static const struct rate *rates_now(const struct train_optimizer *o)
 {
-    float most = nn_net_model(o->net)->training.clip_norm;
+    return o->rates[o->steps - o->settled - 1];
+}
+
+void train_optimizer_begin(struct train_optimizer *o, float scale)
+{
     if (o->steps - o->settled == MOST_RATES)
         train_optimizer_settle(o);
     o->steps++;
-    struct rate *rates = o->rates[o->steps - o->settled - 1];
     for (int part = 0; part < 2; part++)
-        rates[part] = rate_of(o, part, o->steps, scale);
+        o->rates[o->steps - o->settled - 1][part] = rate_of(o, part, o->steps, scale);
+}
+
+void train_optimizer_clip(struct train_optimizer *o)
+{
+    float most = nn_net_model(o->net)->training.clip_norm;
     if (most > 0)
         clip(o, most);
+}
+
+void train_optimizer_step(struct train_optimizer *o, float scale)
+{
+    train_optimizer_begin(o, scale);
+    train_optimizer_clip(o);
+    const struct rate *rates = rates_now(o);
     for (size_t i = 0; i < o->param_count; i++) {
         const struct nn_param *p = &o->params[i];
         if (p->table && !p->frozen)
-            table_step(o, i, &rates[p->wide]);
+            rows_step(o, i, p->rows, p->row_count, p->grad, &rates[p->wide]);
         else if (!p->frozen)
             plain_step(o, i, &rates[p->wide]);
     }
+}
+
+/* ---- a step in parts, by a parameter server ---- */
+
+void train_optimizer_apply(struct train_optimizer *o, size_t param, size_t from, size_t count,
+                           const float *grad)
+{
+    const struct nn_param *p = &o->params[param];
+    if (p->frozen)
+        tensor_axpy(1.0f, grad, p->data + from, count);
+    else
+        range_step(o, param, from, count, grad, &rates_now(o)[p->wide]);
+}
+
+void train_optimizer_apply_rows(struct train_optimizer *o, size_t param, const uint32_t *rows,
+                                size_t count, const float *grad)
+{
+    rows_step(o, param, rows, count, grad, &rates_now(o)[o->params[param].wide]);
+}
+
+void train_optimizer_run_steps(struct train_optimizer *o, int64_t steps)
+{
+    o->run_steps = steps;
 }

@@ -30,6 +30,7 @@ void train_order_init(struct train_order *o, size_t count, size_t window, bool s
     *o = (struct train_order){.count = count,
                               .window = count,
                               .block = count,
+                              .stride = 1,
                               .shuffle = shuffle,
                               .seed = seed,
                               .pass = UINT64_MAX,
@@ -103,15 +104,21 @@ size_t train_order_at(const struct train_order *o, uint64_t at, uint64_t *ret_nu
     return within % o->window;
 }
 
+/* Up to the window's end the places follow one another: what takes divisions is done once. */
 void train_order_take(struct train_order *o, uint64_t at, size_t count, uint32_t *ret_rows)
 {
-    for (size_t i = 0; i < count; i++) {
+    for (size_t done = 0; done < count;) {
         uint64_t number;
-        size_t place = train_order_at(o, at + i, &number);
-        if (number != o->number)
-            train_order_make(o, number);
+        size_t place = train_order_at(o, at + done, &number), rows = train_order_make(o, number);
         size_t first = (size_t)(number % train_order_windows(o)) * (o->window / o->block);
-        uint32_t local = o->local[place];
-        ret_rows[i] = (uint32_t)(o->blocks[first + local / o->block] * o->block + local % o->block);
+        size_t many = rows - place < count - done ? rows - place : count - done;
+        bool whole = o->block == o->count; /* one block, and its number is 0 */
+        for (size_t i = 0; i < many; i++) {
+            uint32_t local = o->local[place + i];
+            size_t row =
+                whole ? local : o->blocks[first + local / o->block] * o->block + local % o->block;
+            ret_rows[done + i] = (uint32_t)(o->first + row * o->stride);
+        }
+        done += many;
     }
 }

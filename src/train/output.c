@@ -4,7 +4,8 @@
  *   export/savedmodel/TIME    TIME is 14 digits; ours if it has assets.extra/trainyard.json
  *
  * O1  One run at a time: the lock is the kernel's and ends with the process, however it ends. A
- *     second run is told at once, before it has touched anything.
+ *     second run is told at once, before it has touched anything. A folder that is removed or moved
+ *     away takes the lock along: the run makes and holds it again before it writes the next time.
  * O2  Only files that our runs write are removed, each by its name: a folder with anything else in
  *     it stays, and so does that.
  * O3  An earlier run's model goes after this one's is there whole. */
@@ -12,56 +13,53 @@
 
 #include <dirent.h>
 
-enum { HOLDER_BYTES = 256, STAMP_BYTES = 14, LOCK_TRIES = 100 };
+enum { STAMP_BYTES = 14, LOCK_TRIES = 100 };
 static const char MAKING[] = ".making-";
 
 /* ---- the lock ---- */
 
-/* A lock of the open file, not of the process: two runs in one process exclude each other, too. */
-static int lock_take(int fd)
-{
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    return fcntl(fd, F_OFD_SETLK, &lock) == 0 ? 0 : errno;
-}
-
-/* Is the file that is open still the one of that name? The run before removes it when it ends. */
-static bool is_still(int fd, const char *path)
+bool output_is_still(int fd, const char *path)
 {
     struct stat open_one, named;
     return fstat(fd, &open_one) == 0 && stat(path, &named) == 0 &&
            open_one.st_ino == named.st_ino && open_one.st_dev == named.st_dev;
 }
 
-static ty_err in_use(struct train_output *o)
+/* TY_ABORTED: another run has it. The run before may remove the file between open and lock. */
+static ty_err lock_open(struct train_output *o)
 {
-    ty_str who;
-    if (ty_file_read(AT_FDCWD, o->lock_path, HOLDER_BYTES, o->arena, &who) != TY_OK)
-        who = TY_STR("");
-    who = ty_str_trim(who);
-    for (size_t i = 0; i < who.len; i++)
-        if ((unsigned char)who.ptr[i] < ' ') /* whoever wrote it: one line, no colours */
-            who.len = i;
-    if (who.len == 0)
-        who = TY_STR("another process");
-    return ty_fail(TY_FAILED_PRECONDITION,
-                   "'%s' is in use by " TY_STR_FMT ": wait until it has ended, or choose another "
-                   "--output_dir",
-                   o->name, TY_STR_ARG(who));
+    for (int i = 0; i < LOCK_TRIES; i++) {
+        int fd = open(o->lock_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+        if (fd < 0)
+            return ty_fail_errno(errno, "cannot write '%s'", o->lock_path);
+        ty_err err = ty_lock_take(fd, o->lock_path);
+        if (err == TY_UNIMPLEMENTED) {
+            log_warn("output.unlocked", "%s: keep other runs out of '%s' yourself",
+                     ty_err_message(), o->name);
+            err = TY_OK;
+        }
+        if (err == TY_OK && output_is_still(fd, o->lock_path)) {
+            o->lock_fd = fd;
+            return ty_lock_sign(fd, o->lock_path);
+        }
+        close(fd);
+        if (err != TY_OK)
+            return err;
+    }
+    return TY_ABORTED;
 }
 
-static ty_err holder_write(const struct train_output *o)
+static ty_err dir_hold(struct train_output *o)
 {
-    char host[100] = "", when[32], who[HOLDER_BYTES];
-    time_t now = (time_t)(ty_now_ns() / 1000000000);
-    struct tm tm;
-    if (gethostname(host, sizeof host - 1) != 0)
-        host[0] = '\0';
-    localtime_r(&now, &tm);
-    strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", &tm);
-    int n = snprintf(who, sizeof who, "process %d on %s (since %s)\n", (int)getpid(), host, when);
-    if (ftruncate(o->lock_fd, 0) != 0)
-        return ty_fail_errno(errno, "cannot write '%s'", o->lock_path);
-    return ty_write_all(o->lock_fd, who, (size_t)n);
+    ty_err err = ty_mkdirs(o->dir, 0755);
+    if (err == TY_OK)
+        err = lock_open(o);
+    if (err == TY_ABORTED)
+        return ty_fail(TY_FAILED_PRECONDITION,
+                       "'%s' is in use by %s: wait until it has ended, or choose another "
+                       "--output_dir",
+                       o->name, ty_lock_holder(o->arena, AT_FDCWD, o->lock_path));
+    return err;
 }
 
 ty_err output_open(struct train_output *o, struct ty_arena *a, const char *dir, const char *name)
@@ -69,36 +67,24 @@ ty_err output_open(struct train_output *o, struct ty_arena *a, const char *dir, 
     *o = (struct train_output){.arena = a, .dir = dir, .name = name, .lock_fd = -1};
     o->lock_path = ty_format(a, "%s/.trainyard.lock", dir);
     o->made = access(dir, F_OK) != 0;
-    ty_err err = ty_mkdirs(dir, 0755);
-    for (int i = 0; err == TY_OK && i < LOCK_TRIES; i++) {
-        o->lock_fd = open(o->lock_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-        if (o->lock_fd < 0)
-            return ty_fail_errno(errno, "cannot write '%s'", o->lock_path);
-        int failed = lock_take(o->lock_fd);
-        if (failed == ENOLCK || failed == ENOSYS || failed == EOPNOTSUPP) {
-            log_warn("output.unlocked",
-                     "'%s' is on a file system without locks: keep other runs "
-                     "out of it yourself",
-                     o->name);
-            failed = 0;
-        }
-        if (failed == 0 && is_still(o->lock_fd, o->lock_path))
-            return holder_write(o);
-        close(o->lock_fd);
-        o->lock_fd = -1;
-        if (failed == EAGAIN || failed == EACCES)
-            return in_use(o);
-        if (failed != 0)
-            return ty_fail_errno(failed, "cannot lock '%s'", o->lock_path);
-    }
-    return err == TY_OK ? in_use(o) : err;
+    return dir_hold(o);
+}
+
+ty_err output_keep(struct train_output *o)
+{
+    if (output_is_still(o->lock_fd, o->lock_path))
+        return TY_OK;
+    close(o->lock_fd);
+    o->lock_fd = -1;
+    return dir_hold(o);
 }
 
 void output_close(struct train_output *o)
 {
     if (o->lock_fd < 0)
         return;
-    unlink(o->lock_path); /* while it is held: who has it open sees that it is gone (is_still) */
+    if (output_is_still(o->lock_fd, o->lock_path)) /* else it is another run's, if anybody's */
+        unlink(o->lock_path); /* while it is held: who has it open sees that it is gone */
     close(o->lock_fd);
     o->lock_fd = -1;
     if (o->made)

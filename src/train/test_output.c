@@ -65,6 +65,107 @@ static void lock_of_a_killed_run_is_free(void **state)
     place_clear(&p);
 }
 
+/* With the folder its lock goes: the run takes it again, unless another one was first, whose lock
+ * it leaves alone. */
+static void lock_of_a_removed_folder_is_taken_again(void **state)
+{
+    (void)state;
+    struct place p;
+    struct train_output o, other;
+    place_init(&p);
+    const char *out = path_of(&p, "out");
+    assert_ok(output_open(&o, &p.arena, out, "out"));
+    assert_ok(ty_remove_tree(AT_FDCWD, out));
+    assert_ok(output_keep(&o));
+    assert_true(is_there(&p, "out/.trainyard.lock"));
+    assert_err(TY_FAILED_PRECONDITION, output_open(&other, &p.arena, out, "out"));
+    assert_int_equal(rename(out, path_of(&p, "elsewhere")), 0);
+    assert_ok(output_open(&other, &p.arena, out, "out"));
+    assert_err(TY_FAILED_PRECONDITION, output_keep(&o));
+    assert_message("'out' is in use by process ");
+    output_close(&o);
+    assert_true(is_there(&p, "out/.trainyard.lock"));
+    assert_ok(ty_remove_tree(AT_FDCWD, out));
+    assert_ok(output_open(&o, &p.arena, out, "out"));
+    output_close(&other); /* had not looked */
+    assert_true(is_there(&p, "out/.trainyard.lock"));
+    output_close(&o);
+    place_clear(&p);
+}
+
+/* ---- curves ---- */
+
+static ty_err path_note(void *arg, const char *name)
+{
+    char *file = arg;
+    if (name[0] != '.')
+        snprintf(file, EVENT_NAME_BYTES, "%s", name);
+    return TY_OK;
+}
+
+/* The one event file of a folder: its events as letters, and the step of the last. */
+static const char *events_of(struct place *p, const char *folder, int64_t *ret_step)
+{
+    static const char letters[] = {
+        [EVENT_OTHER] = '?', [EVENT_VERSION] = 'v', [EVENT_GRAPH] = 'g', [EVENT_SUMMARY] = 's'};
+    char file[EVENT_NAME_BYTES] = "";
+    struct tfrecord_reader r = {0};
+    struct event e = {0};
+    struct ty_buf kinds;
+    ty_str record;
+    assert_ok(output_list(path_of(p, folder), path_note, file));
+    assert_ok(ty_file_read(AT_FDCWD, path_of(p, ty_format(&p->arena, "%s/%s", folder, file)),
+                           1 << 20, &p->arena, &r.file));
+    ty_buf_init(&kinds, 1000);
+    while (tfrecord_read(&r, &record) == TY_OK) {
+        assert_ok(event_parse(record, &e));
+        ty_buf_addc(&kinds, letters[e.kind]);
+    }
+    const char *text = ty_cstr(&p->arena, ty_buf_str(&kinds));
+    ty_buf_clear(&kinds);
+    *ret_step = e.step;
+    return text;
+}
+
+static void curves_go_on_after_their_folder_was_removed(void **state)
+{
+    (void)state;
+    struct place p;
+    struct curves c;
+    struct nn_model *m;
+    struct nn_net *net;
+    struct metrics metrics;
+    int64_t step;
+    place_init(&p);
+    struct tensor_team *team = tensor_team_new(1);
+    assert_ok(nn_model_parse(&p.arena, "toy", TY_STR(MODEL), NULL, 0, &m));
+    assert_ok(nn_net_new(m, 16, 1, 1, team, NULL, &net));
+    metrics_init(&p.arena, &metrics, m);
+    assert_ok(curves_open(&c, path_of(&p, "out/tensorboard"), true, net));
+    assert_ok(curves_epoch(&c, 0, &metrics, &metrics));
+    assert_string_equal(events_of(&p, "out/tensorboard/train", &step), "vgssss");
+    assert_false(c.told);
+    assert_ok(ty_remove_tree(AT_FDCWD, path_of(&p, "out")));
+    assert_ok(curves_epoch(&c, 1, &metrics, &metrics));
+    assert_string_equal(events_of(&p, "out/tensorboard/train", &step), "vgssss");
+    assert_int_equal(step, 1);
+    assert_string_equal(events_of(&p, "out/tensorboard/validation", &step), "vssss");
+    assert_int_equal(step, 1);
+    assert_true(c.told);
+    assert_int_equal(rename(path_of(&p, "out"), path_of(&p, "elsewhere")), 0); /* moved: the same */
+    assert_ok(curves_epoch(&c, 2, &metrics, &metrics));
+    assert_string_equal(events_of(&p, "out/tensorboard/validation", &step), "vssss");
+    assert_int_equal(step, 2);
+    assert_ok(ty_remove_tree(AT_FDCWD, path_of(&p, "out")));
+    write_text(&p, "out", "in its way"); /* cannot be made again: told, and no file is written to */
+    assert_err(TY_NOT_FOUND, curves_epoch(&c, 3, &metrics, &metrics));
+    assert_message("out/tensorboard': Not a directory");
+    curves_close(&c);
+    nn_net_free(net);
+    tensor_team_free(team);
+    place_clear(&p);
+}
+
 static void earlier_files_of_the_user_stay(void **state)
 {
     (void)state;
@@ -234,6 +335,9 @@ static void best_weights_are_exported(void **state)
 static const struct CMUnitTest tests[] = {
     TEST("lock/a_second_run_is_told_at_once", lock_a_second_run_is_told_at_once),
     TEST("lock/of_a_killed_run_is_free", lock_of_a_killed_run_is_free),
+    TEST("lock/of_a_removed_folder_is_taken_again", lock_of_a_removed_folder_is_taken_again),
+    TEST("curves/go_on_after_their_folder_was_removed",
+         curves_go_on_after_their_folder_was_removed),
     TEST("earlier/files_of_the_user_stay", earlier_files_of_the_user_stay),
     TEST("earlier/model_outlives_a_run_that_fails", earlier_model_outlives_a_run_that_fails),
     TEST("earlier/checkpoints_are_set_aside", earlier_checkpoints_are_set_aside),

@@ -1,10 +1,11 @@
 /* together.c -- several replicas at one run: how they meet, who did what, who is slow.
  *
  *   mirrored       devices of one process: the net counts the work of each (nn_net_mirror)
- *   multi_worker   the processes of TF_CONFIG, or of mpirun, as a crew: on one machine they meet at
- * a file in /dev/shm, on several through MPI Phases of a step are timed, and after each epoch every
- * rank sees all ranks' times: who computes longest while the others wait is named, with what it
- * costs. */
+ *   multi_worker   the processes of TF_CONFIG, or of mpirun or srun, as a crew: on one machine they
+ *                  meet at a file in /dev/shm, on several through MPI
+ *
+ * Phases of a step are timed, and after each epoch every rank sees all ranks' times: who computes
+ * longest while the others wait is named, with what it costs. */
 #include "train/train_int.h"
 
 #include <sys/resource.h>
@@ -24,36 +25,44 @@ static const char *const *names_of(struct ty_arena *a, const struct train_cluste
     return names;
 }
 
-static size_t host_length(const char *address)
+static ty_str host_of(const char *address)
 {
-    return (size_t)(strrchr(address, ':') - address);
+    return (ty_str){address, (size_t)(strrchr(address, ':') - address)};
+}
+
+static bool is_loopback(ty_str host)
+{
+    return ty_str_is(host, "localhost") || ty_str_is(host, "[::1]") ||
+           ty_str_starts(host, TY_STR("127."));
 }
 
 /* All trainers of the cluster on one machine, by what their addresses say? */
 static bool is_one_host(const struct train_cluster *c)
 {
-    const char *first = NULL;
+    ty_str first = {NULL, 0};
     for (int role = TRAIN_CHIEF; role <= TRAIN_WORKER; role++)
         for (size_t i = 0; i < c->counts[role]; i++) {
-            const char *address = c->addresses[role][i];
-            size_t length = host_length(address);
-            if (first == NULL)
-                first = address;
-            if (length != host_length(first) || strncmp(first, address, length) != 0)
+            ty_str host = host_of(c->addresses[role][i]);
+            if (first.ptr == NULL)
+                first = host;
+            if (!ty_str_eq(host, first) && !(is_loopback(host) && is_loopback(first)))
                 return false;
         }
     return true;
 }
 
-/* A job's is named by the conductor, which removes what an early death leaves. */
+/* A job's is named by the conductor, which removes what an early death leaves. An empty name: ranks
+ * of mpirun use no memory together, for tests and comparisons. */
 static const char *meeting_of(struct ty_arena *a, const struct train_cluster *c)
 {
     const char *given = getenv("TRAINYARD_MEETING");
-    return given && given[0] ? given
-                             : ty_format(a, "/dev/shm/trainyard-%u-%016" PRIx64, getuid(), c->id);
+    if (given)
+        return given[0] ? given : NULL;
+    return ty_format(a, "/dev/shm/trainyard-%u-%016" PRIx64, getuid(), c->id);
 }
 
-static ty_err crew_join(struct together *t, struct ty_arena *a, const struct train_cluster *c)
+static ty_err crew_join(struct together *t, struct ty_arena *a, const struct train_cluster *c,
+                        const volatile sig_atomic_t *stopped)
 {
     int rank = (int)c->rank, size = (int)c->trainers;
     bool mpi = crew_under_mpi(&rank, &size);
@@ -61,6 +70,10 @@ static ty_err crew_join(struct together *t, struct ty_arena *a, const struct tra
         return ty_fail(TY_INVALID_ARGUMENT,
                        "TF_CONFIG says %s of %zu, mpirun says rank %d of %d: unset one of them",
                        c->name, c->trainers, rank, size);
+    if (c->alone && crew_unconnected() > 0)
+        return ty_fail(TY_FAILED_PRECONDITION,
+                       "srun has started %d tasks, which MPI knows nothing of: srun --mpi=pmix",
+                       crew_unconnected());
     if (size == 1)
         return TY_OK;
     if (size > CREW_MOST_RANKS)
@@ -74,32 +87,30 @@ static ty_err crew_join(struct together *t, struct ty_arena *a, const struct tra
     struct crew_options o = {.rank = rank,
                              .size = size,
                              .names = t->names,
-                             .meeting = mpi ? NULL : meeting_of(a, c),
+                             .meeting = meeting_of(a, c),
                              .join_ms = JOIN_MS,
-                             .deadline_ms = DEADLINE_MS};
+                             .deadline_ms = DEADLINE_MS,
+                             .stopped = stopped};
     ty_err err = mpi ? crew_join_mpi(&o, &t->crew) : crew_join_shared(&o, &t->crew);
     if (err == TY_OK)
         err = crew_agree(t->crew, "cluster in its TF_CONFIG", c->id);
     return err;
 }
 
-ty_err together_join(struct together *t, struct ty_arena *a, struct train_options *o)
+ty_err together_join(struct together *t, struct ty_arena *a, const struct train_cluster *c,
+                     enum train_strategy strategy, struct train_options *o,
+                     const volatile sig_atomic_t *stopped)
 {
-    struct train_cluster c;
-    enum train_strategy strategy;
-    const char *text = getenv("TF_CONFIG");
-    t->arena = a;
-    ty_err err = train_cluster_parse(a, ty_str_of(text ? text : ""), &c);
-    if (err == TY_OK)
-        err = train_strategy_choose(&c, o->strategy, &strategy);
-    if (err != TY_OK)
-        return err;
+    ty_err err = TY_OK;
     int rank, size;
+    t->arena = a;
+    if (o->devices > 0 && strategy != TRAIN_MIRRORED)
+        return ty_fail(TY_INVALID_ARGUMENT, "--devices is for --strategy mirrored");
     if (strategy == TRAIN_MULTI_WORKER || (o->strategy == NULL && crew_under_mpi(&rank, &size)))
-        err = crew_join(t, a, &c);
+        err = crew_join(t, a, c, stopped);
     if (strategy == TRAIN_MIRRORED) {
         t->devices = (size_t)(o->devices > 0 ? o->devices : 2);
-        t->names = names_of(a, &c, t->devices);
+        t->names = names_of(a, c, t->devices);
     }
     if (t->crew && o->threads == 0) /* the CPUs are everybody's */
         o->threads = tensor_cpus() > crew_size(t->crew) ? tensor_cpus() / crew_size(t->crew) : 1;
@@ -119,12 +130,49 @@ ty_err together_check(const struct together *t, int64_t shards)
                    (shards + size - 1) / size * size, shards);
 }
 
-ty_err together_agree(const struct together *t, uint64_t run_id)
+ty_err together_agree(const struct together *t, const struct train_identity *run, uint64_t valid,
+                      const struct train_options *o)
 {
-    return t->crew ? crew_agree(t->crew, "model, data or seed", run_id) : TY_OK;
+    ty_err err = TY_OK;
+    for (size_t i = 0; i < IDENTITY_PARTS && err == TY_OK; i++)
+        err = crew_agree(t->crew, train_identity_part(i), run->parts[i]);
+    if (err == TY_OK)
+        err = crew_agree(t->crew, "evaluation data (--eval_data_path)", valid);
+    if (err == TY_OK)
+        err = crew_agree(t->crew, "--resume", o->resume);
+    if (err == TY_OK)
+        err = crew_agree(t->crew, "--init_from", o->init_from != NULL);
+    return err;
 }
 
-ty_err together_begin(struct together *t, struct nn_net *n)
+ty_err together_agree_weights(const struct together *t, struct nn_net *n)
+{
+    struct nn_param *params;
+    size_t count = nn_net_params(n, &params);
+    uint64_t id = 0;
+    for (size_t i = 0; t->crew && i < count; i++)
+        id = fingerprint_cat64(id, fingerprint64((ty_str){(const char *)params[i].data,
+                                                          params[i].count * sizeof(float)}));
+    return crew_agree(t->crew, "weights to begin with (--init_from)", id);
+}
+
+/* How the gradients come together, and why so. */
+static void buckets_say(const struct nn_net *n)
+{
+    struct crew_cost cost;
+    size_t floats, buckets = nn_net_buckets(n, &floats, &cost);
+    double mb = (double)sizeof(float) / 1e6;
+    printf("gradients: %.3f MB, summed in %zu %s", (double)floats * mb, buckets,
+           buckets > 1 ? "buckets while backward runs" : "piece after backward");
+    if (cost.fixed_ns > 0)
+        printf(" (a sum takes %.1f us and %.1f us for each MB, %.0f %% of it while computing; "
+               "%.3f MB are worth a bucket)",
+               cost.fixed_ns / 1e3, cost.float_ns / mb / 1e3, cost.hidden * 100,
+               (double)cost.bucket * mb);
+    printf("\n");
+}
+
+ty_err together_begin(struct together *t, struct nn_net *n, bool quiet)
 {
     void *room = NULL;
     t->net = n;
@@ -134,7 +182,21 @@ ty_err together_begin(struct together *t, struct nn_net *n)
         return TY_OK;
     ty_err err = crew_room(t->crew, (size_t)crew_size(t->crew) * sizeof *t->times, &room);
     t->times = room;
+    if (err == TY_OK && !quiet)
+        buckets_say(n);
     return err;
+}
+
+void together_say(const struct together *t, const struct train_cluster *c, const char *strategy)
+{
+    size_t size = t->crew ? (size_t)crew_size(t->crew) : c->trainers;
+    if (t->silent || size == 1)
+        return;
+    printf("%s: %s, one of %zu", t->crew ? t->names[crew_rank(t->crew)] : c->name, strategy, size);
+    if (c->counts[TRAIN_PS] > 0)
+        printf(", with %zu ps", c->counts[TRAIN_PS]);
+    printf("\n");
+    fflush(stdout);
 }
 
 /* ---- phases of a step ---- */
@@ -227,7 +289,7 @@ static void work_say(const char *name, struct nn_work w, uint64_t bytes, double 
 
 ty_err together_end(struct together *t)
 {
-    for (size_t i = 0; i < t->devices; i++) {
+    for (size_t i = 0; i < t->devices && !t->silent; i++) {
         struct nn_work w = nn_net_work(t->net, i);
         work_say(ty_format(t->arena, "device %zu", i), w, w.bytes, (double)w.cpu_ns / 1e9);
     }
@@ -240,7 +302,12 @@ ty_err together_end(struct together *t)
     crew_waits(t->crew, &waits);
     double cpu = (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
                  (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec) / 1e6;
-    work_say(t->names[rank], nn_net_work(t->net, (size_t)rank), waits.bytes, cpu);
+    if (!t->silent)
+        work_say(t->names[rank], nn_net_work(t->net, (size_t)rank), waits.bytes, cpu);
+    if (waits.buckets > 0 && !t->silent)
+        printf("%s: of %" PRIu64 " buckets of gradients, %" PRIu64
+               " were being summed before backward had ended\n",
+               t->names[rank], waits.buckets, waits.early);
     fflush(stdout);
     return crew_meet(t->crew, "the end");
 }

@@ -28,22 +28,30 @@ struct train_options {
     const char *model_text; /* instead: the text itself */
     const char *train_paths[TRAIN_MAX_PATHS], *eval_paths[TRAIN_MAX_PATHS]; /* may be patterns */
     size_t train_count, eval_count;                                         /* eval may be 0 */
-    const char *output_dir; /* NULL: nothing is written */
-    const char *init_from;  /* a checkpoint's prefix: first values by name; NULL */
+    const char *output_dir;               /* NULL: nothing is written */
+    const char *checkpoint_dir, *log_dir; /* NULL: output_dir/checkpoints, output_dir/tensorboard */
+    const char *init_from;                /* a checkpoint's prefix: first values by name; NULL */
     struct nn_setting settings[TRAIN_MAX_SETTINGS];
     size_t setting_count;
-    const char *strategy; /* NULL: as TF_CONFIG or mpirun says */
-    int devices;          /* of mirrored; 0: 2 */
-    int64_t shards;       /* that a batch is cut into; 0: the model file's */
-    int threads;          /* 0: one a CPU */
-    size_t cache_bytes;   /* of examples in memory, at most; 0: half of what is free */
-    bool resume;          /* go on from the last checkpoint, if there is one */
-    bool quiet;           /* no lines on stdout */
-    bool plot;            /* draw the curves at the end, also as output_dir/curves.png */
-    bool histograms;      /* of all weights, after each epoch, for TensorBoard */
-    bool no_export;       /* no SavedModel */
-    int64_t seed;         /* -1: the model file's */
-    int stop_at_step;     /* for tests: as if SIGTERM came after that step; 0: never */
+    int devices;           /* of mirrored; 0: 2 */
+    int64_t shards;        /* that a batch is cut into; 0: the model file's */
+    int threads;           /* 0: one a CPU */
+    size_t cache_bytes;    /* of examples in memory, at most; 0: half of what is free */
+    bool resume;           /* go on from the last checkpoint, if there is one */
+    bool quiet;            /* no lines on stdout */
+    bool plot;             /* draw the curves at the end, also as output_dir/curves.png */
+    bool histograms;       /* of all weights, after each epoch, for TensorBoard */
+    bool no_export;        /* no SavedModel */
+    int64_t seed;          /* -1: the model file's */
+    const char *tf_config; /* who the replicas are: JSON, as TensorFlow has it; NULL: just this */
+    const char *strategy;  /* one_device, mirrored, multi_worker, parameter_server; NULL: by it */
+    bool bounded;          /* parameter_server: is there a staleness? */
+    int64_t staleness;     /* steps that a worker may be ahead of the slowest */
+    const char *ps_dir;    /* where ps tasks keep their state; NULL: output_dir/ps */
+    const char *ps_listen; /* where a ps task listens if not at its address; NULL */
+    const char *ps_trace;  /* files FILE.ps-0, FILE.worker-1: what happened; NULL */
+    int64_t ps_wait_s;     /* how long a silent peer is waited for; 0: 20 */
+    int stop_at_step;      /* for tests: as if SIGTERM came after that step; 0: never */
 };
 struct train_result {
     int64_t steps;

@@ -9,16 +9,18 @@
  *   optimizer.c  steps of nn/optimizers.def, and rows of tables that wait for theirs
  *   metric.c     nn/metrics.def
  *   length.c     how many steps a run has
- *   loop.c       a run from begin to end; report.c what it prints; curves.c event files
+ *   loop.c       a run from begin to end (run_int.h); report.c what it prints; curves.c event files
  *   plot.c       the curves as a picture, drawn on a canvas.c
  *   output.c     the output folder: its lock, and what an earlier run left; checkpoint.c save and
  *                resume; identity.c is it the same run?
- *   cluster.c    TF_CONFIG: who the replicas are; together.c how they run one loop
+ *   cluster.c    TF_CONFIG: who the replicas are; together.c how they run one loop; loop_ps.c at
+ *                their own pace, ps_worker.c and ps_server.c with module ps; evaluator.c
  *   export.c     a SavedModel; model_dir.c reading one back; predict.c */
 #ifndef TY_TRAIN_INT_H
 #define TY_TRAIN_INT_H
 
 #include "images/images.h"
+#include "ps/ps.h"
 #include "train/train.h"
 #include "wire/wire.h"
 
@@ -130,6 +132,7 @@ TY_NODISCARD ty_err train_picture_take(struct train_pictures *p, size_t index,
 enum { TRAIN_WINDOW_BLOCKS = 16 };
 struct train_order {
     size_t count, window, block; /* rows of all, of a window, of one of its blocks */
+    size_t first, stride;        /* row k of these is row first + k * stride of the data */
     bool shuffle;
     uint64_t seed;
     uint64_t pass; /* whose order is in `blocks` */
@@ -158,6 +161,7 @@ size_t train_order_make(struct train_order *o, uint64_t number);
 struct train_feed {
     const struct nn_model *model;
     struct train_data *data;
+    size_t count;             /* rows of a pass */
     const struct nn_net *net; /* which computes only some of a batch; NULL: all of it */
     size_t batch;
     bool endless;
@@ -171,6 +175,13 @@ struct train_feed {
 };
 struct train_feed *train_feed_new(const struct nn_model *m, struct train_data *d, size_t batch,
                                   bool shuffle, bool endless, uint64_t seed, int threads);
+/* The same of one of `of` parts of the set, which together have each row once. */
+struct train_share {
+    size_t rank, of;
+};
+struct train_feed *train_feed_new_share(const struct nn_model *m, struct train_data *d,
+                                        struct train_share share, size_t batch, bool shuffle,
+                                        bool endless, uint64_t seed, int threads);
 void train_feed_free(struct train_feed *f);
 size_t train_feed_batches(const struct train_feed *f); /* of one pass */
 /* Batch `number`; after the first they are asked for in order. Valid until the next call. */
@@ -190,6 +201,17 @@ void train_optimizer_free(struct train_optimizer *o);
 void train_optimizer_ready(struct train_optimizer *o, const struct nn_batch *b);
 /* After its gradients were: one step. `scale` multiplies learning rates (plateau). */
 void train_optimizer_step(struct train_optimizer *o, float scale);
+/* The same in parts, for a parameter server: begin, then ranges of parameters and rows of tables,
+ * each at most once. The gradient of a frozen one is what is added to it. The worker clips. */
+void train_optimizer_begin(struct train_optimizer *o, float scale);
+void train_optimizer_apply(struct train_optimizer *o, size_t param, size_t from, size_t count,
+                           const float *grad);
+void train_optimizer_apply_rows(struct train_optimizer *o, size_t param, const uint32_t *rows,
+                                size_t count, const float *grad);
+void train_optimizer_rows_ready(struct train_optimizer *o, size_t param, const uint32_t *rows,
+                                size_t count);
+void train_optimizer_clip(struct train_optimizer *o); /* gradients, as the model says */
+void train_optimizer_run_steps(struct train_optimizer *o, int64_t steps); /* as in _new */
 /* Bring all rows up to date: before weights are evaluated, saved or exported. */
 void train_optimizer_settle(struct train_optimizer *o);
 int64_t train_optimizer_steps(const struct train_optimizer *o);
@@ -231,11 +253,16 @@ struct train_identity {
     uint64_t parts[IDENTITY_PARTS];
 };
 struct train_identity train_identity(const struct nn_model *m, uint64_t data, uint64_t seed);
-uint64_t train_identity_sum(const struct train_identity *id);
 const char *train_identity_text(struct ty_arena *a, const struct train_identity *id);
+/* The name of a part, for people. */
+const char *train_identity_part(size_t part);
+/* One number for the text. */
+uint64_t train_identity_sum(const struct train_identity *id);
 /* Is that the text of this one? TY_FAILED_PRECONDITION says in what it is another. */
 TY_NODISCARD ty_err train_identity_check(struct ty_arena *a, const struct train_identity *id,
                                          ty_str text);
+/* The same for one of which only the number is known. */
+TY_NODISCARD ty_err train_identity_check_sum(uint64_t sum, ty_str text);
 
 /* ---- checkpoint.c ---- */
 
@@ -251,6 +278,7 @@ struct train_checkpoints {
     const char *dir; /* .../checkpoints */
     int64_t keep;
     struct train_identity run; /* another's state is refused */
+    uint64_t run_sum;          /* not 0: it is all that a ps task, without data, knows of it */
     bool has_best;             /* `best` is this run's */
 };
 /* As `name`, or, NULL, as ckpt-STEP, which is then in the list; those beyond `keep` go. */
@@ -262,10 +290,16 @@ TY_NODISCARD ty_err train_checkpoint_save(struct train_checkpoints *c, struct nn
 TY_NODISCARD ty_err train_checkpoints_set_aside(const struct train_checkpoints *c);
 TY_NODISCARD ty_err train_checkpoints_put_back(const struct train_checkpoints *c);
 TY_NODISCARD ty_err train_checkpoints_forget(const struct train_checkpoints *c);
+/* Where they are; NULL: nothing is written. */
+const char *train_checkpoints_dir(struct ty_arena *a, const struct train_options *o);
 /* The newest that is whole; TY_NOT_FOUND if there is none. */
 TY_NODISCARD ty_err train_checkpoint_load(const struct train_checkpoints *c, struct nn_net *n,
                                           struct train_optimizer *o, struct metrics *m,
                                           struct train_state *s);
+/* The oldest that is whole and of a later step; TY_NOT_FOUND if there is none. */
+TY_NODISCARD ty_err train_checkpoint_after(const struct train_checkpoints *c, struct nn_net *n,
+                                           struct train_optimizer *o, struct metrics *m,
+                                           struct train_state *s, int64_t step);
 /* Weights by name from any bundle. `strict`: each must be there, else those that are. */
 TY_NODISCARD ty_err train_weights_load(const char *prefix, struct nn_net *n, size_t *ret_count);
 
@@ -292,10 +326,12 @@ struct train_cluster {
     uint64_t id;           /* the same in all replicas, or their TF_CONFIGs differ */
 };
 const char *train_role_name(enum train_role role);
+bool train_address_fits(const char *text); /* host:port, [v6]:port; nothing is looked up */
 /* The text of TF_CONFIG; "" is no cluster. TY_INVALID_ARGUMENT names the field. */
 TY_NODISCARD ty_err train_cluster_parse(struct ty_arena *a, ty_str text,
                                         struct train_cluster *ret_cluster);
 /* As --strategy says; `name` NULL: as the cluster is. */
+const char *train_strategy_name(enum train_strategy strategy);
 TY_NODISCARD ty_err train_strategy_choose(const struct train_cluster *c, const char *name,
                                           enum train_strategy *ret_strategy);
 
@@ -308,6 +344,7 @@ struct train_times {
 };
 /* The replicas of a run; all zero: it is alone. */
 struct together {
+    bool silent; /* --quiet */
     struct ty_arena *arena;
     struct crew *crew; /* of multi_worker; NULL: none */
     size_t devices;    /* of mirrored; 0: it is not */
@@ -317,12 +354,19 @@ struct together {
     enum train_phase phase;
     int64_t since_ns, waited_ns;
 };
-/* By --strategy, TF_CONFIG and mpirun. Workers that are not the chief become quiet. */
-TY_NODISCARD ty_err together_join(struct together *t, struct ty_arena *a, struct train_options *o);
+/* By the strategy and mpirun. Workers that are not the chief become quiet. */
+TY_NODISCARD ty_err together_join(struct together *t, struct ty_arena *a,
+                                  const struct train_cluster *c, enum train_strategy strategy,
+                                  struct train_options *o, const volatile sig_atomic_t *stopped);
 /* Can the shards be dealt out alike? Do all ranks train the same? */
 TY_NODISCARD ty_err together_check(const struct together *t, int64_t shards);
-TY_NODISCARD ty_err together_agree(const struct together *t, uint64_t run_id);
-TY_NODISCARD ty_err together_begin(struct together *t, struct nn_net *n);
+TY_NODISCARD ty_err together_agree(const struct together *t, const struct train_identity *run,
+                                   uint64_t valid, const struct train_options *o);
+/* With --init_from: do all begin with the same? */
+TY_NODISCARD ty_err together_agree_weights(const struct together *t, struct nn_net *n);
+/* One line: who this is, and with how many. */
+void together_say(const struct together *t, const struct train_cluster *c, const char *strategy);
+TY_NODISCARD ty_err together_begin(struct together *t, struct nn_net *n, bool quiet);
 /* What the rank does from now on. */
 void together_phase(struct together *t, int64_t step, enum train_phase phase);
 /* Around the steps of an epoch; at their end all ranks' times come together, and the slow one is
@@ -332,6 +376,43 @@ TY_NODISCARD ty_err together_epoch_end(struct together *t, int64_t steps, bool q
 /* All are there; each says what it did. */
 TY_NODISCARD ty_err together_end(struct together *t);
 void together_leave(struct together *t, ty_err err);
+
+/* ---- ps_worker.c ---- */
+
+/* A trainer's side of the parameter servers; an evaluator's has only signs of life. */
+struct train_ps;
+TY_NODISCARD ty_err train_ps_open(const struct train_options *o, const struct train_cluster *c,
+                                  const volatile sig_atomic_t *stopped, struct train_ps **ret_ps);
+void train_ps_close(struct train_ps *p);
+/* How long a peer that is silent is waited for. */
+int64_t train_ps_wait_ms(const struct train_options *o);
+TY_NODISCARD ty_err train_ps_join(struct train_ps *p, struct nn_net *n, struct train_optimizer *o,
+                                  uint64_t run, uint64_t steps, size_t batch,
+                                  struct ps_joined *ret_joined);
+/* Before a batch is computed, what it reads, then train_ps_begin; after it, its gradients, and in
+ * the same message what the next batch reads if there is one. Steps are the shared one. */
+TY_NODISCARD ty_err train_ps_pull(struct train_ps *p, const struct nn_batch *b, bool *ret_over);
+void train_ps_begin(struct train_ps *p);
+TY_NODISCARD ty_err train_ps_push(struct train_ps *p, float scale, const struct nn_batch *next,
+                                  int64_t *ret_step, bool *ret_over);
+/* All weights and the optimizer's state. */
+TY_NODISCARD ty_err train_ps_fetch(struct train_ps *p, struct train_optimizer *o,
+                                   int64_t *ret_step);
+struct ps_client *train_ps_client(struct train_ps *p);
+/* The line that each replica ends with. */
+void train_ps_report(struct train_ps *p, size_t examples);
+void train_replica_report(const struct train_cluster *c, size_t examples, uint64_t sent,
+                          uint64_t received);
+/* The parameters as variables, in their order. */
+struct ps_variable *train_ps_variables(struct ty_arena *a, struct nn_net *n,
+                                       struct train_optimizer *o, size_t *ret_count);
+
+/* ---- ps_server.c ---- */
+
+/* A ps task, until the chief says that all is over. */
+TY_NODISCARD ty_err train_ps_serve(const struct train_options *o, const struct train_cluster *c,
+                                   struct nn_net *n, struct train_optimizer *optimizer,
+                                   const volatile sig_atomic_t *stopped);
 
 /* ---- report.c ---- */
 
@@ -385,17 +466,27 @@ TY_NODISCARD ty_err train_plot(const struct report *r, const char *path);
 /* ---- curves.c ---- */
 
 struct curves {
-    int fd[2]; /* train, validation; -1: none */
+    struct ty_arena arena;
+    int fd[2];                     /* train, validation; -1: none */
+    const char *name[2], *path[2]; /* of their folders in `dir`; of the files */
+    const char *dir;               /* borrowed */
+    const struct nn_net *net;      /* borrowed; of an evaluator NULL */
+    int64_t opened_ns;             /* since the epoch */
+    bool told;                     /* that the folder was removed */
 };
+/* All that write: a file that is gone is begun again, its folder made again, with a warning once.
+ */
 TY_NODISCARD ty_err curves_open(struct curves *c, const char *dir, bool validation,
                                 const struct nn_net *n);
+/* For an evaluator: DIR/eval alone, as the validation's. */
+TY_NODISCARD ty_err curves_open_eval(struct curves *c, const char *dir);
 TY_NODISCARD ty_err curves_epoch(struct curves *c, int64_t epoch, const struct metrics *train,
                                  const struct metrics *valid);
 /* Milliseconds of each phase of a step, of each replica of a crew. */
 TY_NODISCARD ty_err curves_replicas(struct curves *c, int64_t epoch, const struct together *t);
 /* A histogram of each parameter. */
 TY_NODISCARD ty_err curves_weights(struct curves *c, int64_t epoch, const struct nn_net *n);
-/* Remove the event files of other runs. */
+/* Remove the event files of other runs, and those of an evaluator from before this one. */
 TY_NODISCARD ty_err curves_forget(const struct curves *c, const char *dir);
 void curves_close(struct curves *c);
 
@@ -437,7 +528,12 @@ TY_NODISCARD ty_err output_check(const struct train_output *o);
 /* Write export/savedmodel/STAMP. `alone`: then remove those of earlier runs. */
 TY_NODISCARD ty_err output_export(struct train_output *o, struct nn_net *n, bool alone,
                                   const char **ret_stamp);
+/* Before it is written to again: if the folder, and so the lock, was removed or moved away, make
+ * and hold it again. TY_FAILED_PRECONDITION: another run was first, which is named. */
+TY_NODISCARD ty_err output_keep(struct train_output *o);
 void output_close(struct train_output *o); /* what was not opened, too, if lock_fd is -1 */
+/* Is the file that is open still the one of that name? */
+bool output_is_still(int fd, const char *path);
 /* For those who remove files of their own: one that is gone is fine; every entry of a folder. */
 TY_NODISCARD ty_err output_unlink(const char *path);
 TY_NODISCARD ty_err output_list(const char *dir, ty_err (*each)(void *arg, const char *name),
