@@ -76,6 +76,24 @@ def shared_yard(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def rides(tmp_path_factory):
+    """Taxi fares, as the example makes them."""
+    return made(tmp_path_factory, "taxifare-tf", "rides")
+
+
+@pytest.fixture(scope="session")
+def trips(tmp_path_factory):
+    """Chicago's taxi tips, as the example makes them."""
+    return made(tmp_path_factory, "chicago_taxi", "trips")
+
+
+def made(tmp_path_factory, example, name):
+    folder = tmp_path_factory.mktemp(name)
+    subprocess.run([sys.executable, TOP / "examples" / example / "make_data.py", folder], check=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def wheels(tmp_path_factory):
     """A folder with the wheel of setuptools: all that a runtime needs to build packages."""
     kept = TOP / "build" / "wheels-test"

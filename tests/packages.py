@@ -1,11 +1,12 @@
 """packages.py -- Python packages for tests, made without any build tool: an sdist is a tar file, a wheel a zip file."""
 import io
 import tarfile
-import time
 import zipfile
 
 SETUP = "from setuptools import find_packages, setup\nsetup(name={name!r}, version={version!r}, packages=find_packages(), install_requires={requires!r})\n"
-SLOW_SETUP = "import time\nprint('building slowly', flush=True)\ntime.sleep({seconds})\nfrom setuptools import setup\nsetup(name='trainer', version='0.1', packages=['trainer'])\n"
+# Builds until it is let go: {gate} is a folder; `begun` in it says that it builds, `go` lets it go on.
+HELD_SETUP = ("import pathlib, time\ngate = pathlib.Path({gate!r})\n(gate / 'begun').touch()\nwhile not (gate / 'go').exists():\n    time.sleep(0.05)\n"
+              "from setuptools import setup\nsetup(name='trainer', version='0.1', packages=['trainer'])\n")
 HELLO = "import os, sys\nprint('hello from', __name__, sys.argv[1:], os.environ.get('WHO', ''), flush=True)\n"
 
 
@@ -51,12 +52,12 @@ def settings(wheels):
     return {"wheel_folder": wheels, "runtimes_offline": 1, "grace_ms": 500}
 
 
-def preparing(yard, folder, seconds):
-    """A job in the middle of its preparation."""
-    archive = sdist(folder / f"slow{seconds}-{time.time()}.tar.gz", {"trainer/__init__.py": "", "trainer/task.py": HELLO + f"# {time.time()}\n"},
-                    setup=SLOW_SETUP.format(seconds=seconds))
+def preparing(yard, gate):
+    """A job in the middle of its preparation, which goes on when there is a file `go` in the folder `gate`."""
+    archive = sdist(gate / "held.tar.gz", {"trainer/__init__.py": "", "trainer/task.py": HELLO + f"# {gate}\n"},
+                    setup=HELD_SETUP.format(gate=str(gate)))
     name = yard.create(pools=[pool(archive)])
-    yard.wait_for(lambda: any("Installing 1 package" in line for line in yard.lines(name, "service")), 60, "the preparation")
-    time.sleep(0.5)
+    yard.wait_for((gate / "begun").exists, 120, "the build of the package")
+    yard.wait_for(lambda: any("Installing 1 package" in line for line in yard.lines(name, "service")), 30, "its line in the log")
     assert yard.describe(name)["state"] == "JOB_STATE_PENDING"
     return name

@@ -6,6 +6,10 @@
 
 Leaving the block stops the server by its pid, ends what jobs are left, and checks that no process of this
 yard is alive. Standard library only, so that scripts and any venv can use it.
+
+A test waits for what it asserts, and for nothing less: a job that is RUNNING need not have printed its line, and a
+chief's end stops the others wherever they are. A wait ends when the thing happens, so its limit may be generous: it is
+there to end a test that hangs on a machine many times slower than ours.
 """
 import http.client
 import json
@@ -13,6 +17,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import tempfile
 import time
 import urllib.parse
 
@@ -61,6 +66,15 @@ def processes_of(mark):
     return found
 
 
+def start_seconds():
+    """What starting a program and syncing a file take here, just now: what must come "at once" is bounded in these."""
+    began = time.monotonic()
+    with tempfile.TemporaryFile() as file:
+        subprocess.run([BINARY, "version"], stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+        os.fsync(file.fileno())
+    return time.monotonic() - began
+
+
 def command_line(pid):
     try:
         return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
@@ -83,7 +97,7 @@ class Yard:
 
     # ---- the server ----
 
-    def start(self, wait_s=20):
+    def start(self, wait_s=60):
         self.data.mkdir(parents=True, exist_ok=True)
         if self.settings:
             (self.data / "trainyard.conf").write_text("".join(f"{k} = {v}\n" for k, v in self.settings.items()))
@@ -104,7 +118,7 @@ class Yard:
             time.sleep(0.005)
         raise RuntimeError(f"the server was not ready after {wait_s} s:\n{self.log_tail()}")
 
-    def stop(self, signum=signal.SIGTERM, wait_s=20):
+    def stop(self, signum=signal.SIGTERM, wait_s=60):
         """End the server (jobs run on) and return its exit status."""
         if self.process is None:
             return None
@@ -144,11 +158,11 @@ class Yard:
                 for job in self.list():
                     if job["state"] not in FINAL:
                         self.call("POST", f"/v1/{job['name']}:cancel", {})
-                self.wait_for(lambda: all(j["state"] in FINAL for j in self.list()), 30, "jobs to end")
+                self.wait_for(lambda: all(j["state"] in FINAL for j in self.list()), 90, "jobs to end")
             finally:
                 status = self.stop()
         # Conductors end by themselves once their replicas have; give them a moment.
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         while (left := processes_of(self.folder)) and time.monotonic() < end:
             time.sleep(0.05)
         lines = [f"{pid}: {command_line(pid)}" for pid in left]
@@ -168,7 +182,7 @@ class Yard:
         parts = urllib.parse.urlsplit(self.url)
         return parts.hostname, parts.port
 
-    def call(self, method, path, body=None, headers=None, timeout=30):
+    def call(self, method, path, body=None, headers=None, timeout=60):
         """One request. A body that is not bytes is sent as JSON."""
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         connection = http.client.HTTPConnection(*self.address, timeout=timeout)
@@ -231,7 +245,7 @@ class Yard:
             time.sleep(0.02)
         raise AssertionError(f"waited {seconds} s for {what}\n{self.log_tail()}")
 
-    def wait(self, name, states=FINAL, seconds=30):
+    def wait(self, name, states=FINAL, seconds=90):
         """The job, once its state is one of `states`."""
         if isinstance(states, str):
             states = (states,)
@@ -276,13 +290,13 @@ class Yard:
         if self._client_environment is None:
             script = f'set -e; text=$("{BINARY}" env --data "{self.data}"); eval "$text"; env -0'
             result = subprocess.run(["bash", "-c", script], env={**clean_environment(), "TRAINYARD_URL": self.url},
-                                    capture_output=True, timeout=30)
+                                    capture_output=True, timeout=60)
             assert result.returncode == 0, result.stderr.decode()
             pairs = (item.partition("=") for item in result.stdout.decode().split("\0") if item)
             self._client_environment = {k: v for k, _, v in pairs if k not in ("_", "SHLVL")}
         return dict(self._client_environment)
 
-    def run(self, *command, timeout=60, environment=None, **rest):
+    def run(self, *command, timeout=120, environment=None, **rest):
         """Run a client as a user would after eval "$(trainyard env)"."""
         return subprocess.run([str(c) for c in command], env={**self.client_environment(), **(environment or {})},
                               capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL, **rest)

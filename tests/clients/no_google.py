@@ -26,9 +26,7 @@ def sh(*words):
     subprocess.run(words, check=True)
 
 
-def name_server():
-    server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    server.bind((FAKE, 53))
+def name_server(server):
     while True:
         query, client = server.recvfrom(4096)
         at, labels = 12, []
@@ -44,8 +42,7 @@ def name_server():
         server.sendto(query[:2] + struct.pack(">HHHHH", 0x8180, 1, 1 if answer else 0, 0, 0) + question + answer, client)
 
 
-def listener(address, port):
-    server = socket.create_server((address, port), backlog=64)
+def listener(server, address, port):
     while True:
         client, _ = server.accept()
         connections.append(f"{address}:{port}")
@@ -66,11 +63,13 @@ def network(folder):
         if not target.exists():
             target.touch()
         sh("mount", "--bind", str(folder / name), str(target.resolve()))
-    threading.Thread(target=name_server, daemon=True).start()
+    names = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    names.bind((FAKE, 53))
+    threading.Thread(target=name_server, args=(names,), daemon=True).start()
     for address in (FAKE, METADATA):
         for port in (80, 443):
-            threading.Thread(target=listener, args=(address, port), daemon=True).start()
-    time.sleep(0.2)
+            server = socket.create_server((address, port), backlog=64)
+            threading.Thread(target=listener, args=(server, address, port), daemon=True).start()
 
 
 PYTHON = {
@@ -106,7 +105,8 @@ def clients():
 
 
 SERVED = ("gcloud ai custom-jobs list --region=us-central1", "sdk init and list", "gcloud auth print-access-token",
-          "gcloud config set project another", "google.auth refresh")  # these end, however slow the machine is
+          "gcloud config set project another", "google.auth refresh")
+ENDING = ("probe", *SERVED)  # these end, however slow the machine is
 
 
 def run_all(commands, environment, seconds):
@@ -118,7 +118,7 @@ def run_all(commands, environment, seconds):
         process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, text=True, start_new_session=True)
         try:
-            text, _ = process.communicate(timeout=120 if label in SERVED else seconds)
+            text, _ = process.communicate(timeout=120 if label in ENDING else seconds)
             status = process.returncode
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, 9)

@@ -3,7 +3,7 @@ import re
 import time
 
 import pytest
-from yard import PARENT, PROJECT
+from yard import PARENT, PROJECT, start_seconds
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z$")
 
@@ -110,7 +110,7 @@ def test_timeout_fails_with_deadline_exceeded(yard):
 def test_cancel_ends_the_whole_tree(yard):
     name = yard.create("sh", "-c", "(setsid sleep 600 &) ; (trap '' TERM; sleep 600) & echo up; wait")
     yard.wait(name, "JOB_STATE_RUNNING")
-    yard.wait_for(lambda: yard.lines(name) == ["up"], 10, "the first line")
+    yard.wait_for(lambda: yard.lines(name) == ["up"], 60, "the first line")
     yard.cancel(name)
     yard.cancel(name)
     job = yard.wait(name)
@@ -138,7 +138,7 @@ def test_delete_is_an_operation(yard):
     assert yard.get(f"/v1/{name}").status == 404
     assert yard.list() == []
     job_id = name.rsplit("/", 1)[1]
-    yard.wait_for(lambda: not (yard.data / "jobs" / job_id).exists(), 10, "the job's folder to go")
+    yard.wait_for(lambda: not (yard.data / "jobs" / job_id).exists(), 60, "the job's folder to go")
 
 
 def test_delete_of_a_running_job_is_refused(yard):
@@ -191,11 +191,13 @@ def test_user_environment_and_own_folder(yard):
 
 
 def test_first_line_comes_soon(yard):
-    """Not the benchmark (bench/jobs): only that no timer sits between submit and first line."""
-    waits = []
+    """Not the benchmark (bench/jobs): only that no timer sits between submit and first line. Timers do not care how busy the
+    machine is; everything else on that way takes as long as some starts of programs."""
+    waits, starts = [], []
     for _ in range(5):
+        starts.append(start_seconds())
         start = time.monotonic()
         name = yard.create("echo", "now")
-        yard.wait_for(lambda: yard.lines(name), 5, "a line")
+        yard.wait_for(lambda: yard.lines(name), 60, "a line")
         waits.append(time.monotonic() - start)
-    assert sorted(waits)[2] < 0.5, waits
+    assert sorted(waits)[2] < 0.5 + 50 * sorted(starts)[2], (waits, starts)

@@ -5,6 +5,7 @@ that damages a valid request at random, from a printed seed.
 """
 import copy
 import json
+import resource
 import socket
 import subprocess
 import time
@@ -194,8 +195,8 @@ PAGE_CASES = [
 ]
 
 
-def raw(yard, data, wait_s=10):
-    """Send bytes as they are; returns what came back until the server closed, or 2 s of silence after some answer."""
+def raw(yard, data, wait_s=60):
+    """Send bytes as they are; returns what came back until the server closed."""
     host = "%s:%d" % yard.address
     if isinstance(data, str):
         data = data.replace("HOST", host).encode("latin-1")
@@ -276,13 +277,13 @@ def test_three_hundred_malformed_requests(yard):
     assert not wrong, f"{len(wrong)} of {count}:\n" + "\n".join(wrong)
     assert count >= 300
     assert yard.list() == [] and yard.get("/healthz").status == 200
-    assert not any((yard.data / "jobs").iterdir()) if (yard.data / "jobs").exists() else True
+    yard.wait_for(lambda: not (yard.data / "jobs").exists() or not any((yard.data / "jobs").iterdir()), 60, "the deleted job's folder to go")
     # Further rounds must not need more memory than the first: what a request took, it gave back (at the latest
     # when its connection has gone, hence the wait).
     rss = yard.rss_kb()
     for _ in range(3):
         send_all(yard)
-    yard.wait_for(lambda: yard.rss_kb() - rss < 16 * 1024, 10, f"memory to go back to {rss} KB, it is {yard.rss_kb()} KB")
+    yard.wait_for(lambda: yard.rss_kb() - rss < 16 * 1024, 60, f"memory to go back to {rss} KB, it is {yard.rss_kb()} KB")
     assert yard.process.poll() is None
 
 
@@ -343,18 +344,24 @@ def bomb():
     return "\n".join(rows)
 
 
+def cpu_seconds():
+    """What the commands that have ended used: a busy machine adds nothing to it."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def test_malformed_yaml_files(yard, tmp_path):
     path = tmp_path / "bad job.yaml"
     cases = YAML_CASES + [(bomb(), None)]
     cases += [("workerPoolSpecs: [\xff]".encode("latin-1"), None), (b"a: \x00", None), (b"\xff\xfea\0:\0", None)]
     for text, named in cases:
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        start = time.monotonic()
-        result = yard.trainyard("ai", "custom-jobs", "create", "--display-name=bad", f"--config={path}", timeout=20)
+        start = cpu_seconds()
+        result = yard.trainyard("ai", "custom-jobs", "create", "--display-name=bad", f"--config={path}")
         label = repr(text[:60])
         assert result.returncode == 1, f"{label}: exit {result.returncode}: {result.stderr[:300]}"
         assert (named or "bad job.yaml") in result.stderr or (named is None and "workerPoolSpecs" in result.stderr), f"{label}: {result.stderr[:300]}"
-        assert len(result.stderr) < 10000 and time.monotonic() - start < 10, label
+        assert len(result.stderr) < 10000 and cpu_seconds() - start < 10, label
     missing = yard.trainyard("ai", "custom-jobs", "create", "--display-name=bad", "--config=/nowhere/x.yaml")
     assert missing.returncode == 1 and "/nowhere/x.yaml" in missing.stderr
     assert yard.list() == []
@@ -362,29 +369,57 @@ def test_malformed_yaml_files(yard, tmp_path):
 
 # ---- clients that are slow, or stop in the middle ----
 
+def half_open(yard, count=120):
+    """Clients that stop in the middle: before the first byte, after it, within the headers, within the body."""
+    host = "%s:%d" % yard.address
+    starts = [b"", b"G", f"POST {JOBS} HTTP/1.1\r\nHost: {host}\r\n".encode(),
+              f"POST {JOBS} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 1000\r\n\r\n{{".encode()]
+    clients = []
+    for number in range(count):
+        client = socket.create_connection(yard.address, timeout=60)
+        client.sendall(starts[number % len(starts)])
+        clients.append(client)
+    return clients
+
+
+def is_held(client):
+    """Neither an answer nor an end has come."""
+    client.setblocking(False)
+    try:
+        client.recv(1)
+    except BlockingIOError:
+        return True
+    except ConnectionError:
+        pass
+    return False
+
+
 def test_slow_and_half_open_clients_hold_up_nobody(tmp_path):
-    with Yard(tmp_path, settings={"header_timeout_ms": 1500, "idle_timeout_ms": 3000, "connections": 256}) as yard:
-        host = "%s:%d" % yard.address
-        starts = [b"", b"G", f"POST {JOBS} HTTP/1.1\r\nHost: {host}\r\n".encode(),
-                  f"POST {JOBS} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 1000\r\n\r\n{{".encode()]
-        clients = []
-        for number in range(120):
-            client = socket.create_connection(yard.address, timeout=20)
-            client.sendall(starts[number % len(starts)])
-            clients.append(client)
-        slowest = 0.0
+    """They may stay for ten minutes here: who had to wait for them would not be answered in the time that a call has."""
+    with Yard(tmp_path, settings={"header_timeout_ms": 600_000, "idle_timeout_ms": 3_600_000, "connections": 256}) as yard:
+        clients = half_open(yard)
         for _ in range(20):
-            start = time.monotonic()
             assert yard.get("/healthz").status == 200
-            slowest = max(slowest, time.monotonic() - start)
             for client in clients[2::4]:  # one byte now and then does not make it a good client
+                client.sendall(b"X")
+        assert all(is_held(client) for number, client in enumerate(clients) if number % 4 != 3)  # a body must come at some rate
+        for client in clients:
+            client.close()
+        assert yard.list() == []
+
+
+def test_slow_and_half_open_clients_are_dropped(tmp_path):
+    with Yard(tmp_path, settings={"header_timeout_ms": 1500, "idle_timeout_ms": 3000, "connections": 256}) as yard:
+        clients = half_open(yard)
+        for _ in range(20):
+            assert yard.get("/healthz").status == 200
+            for client in clients[2::4]:
                 try:
                     client.sendall(b"X")
                 except OSError:
                     pass
             time.sleep(0.05)
-        assert slowest < 1.0, f"healthz took {slowest:.2f} s beside slow clients"
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         for client in clients:
             client.settimeout(max(0.1, end - time.monotonic()))
             try:
@@ -393,22 +428,21 @@ def test_slow_and_half_open_clients_hold_up_nobody(tmp_path):
             except ConnectionError:
                 pass
             except TimeoutError:
-                raise AssertionError("a client that never finished its request was not dropped in 20 s") from None
+                raise AssertionError("a client that never finished its request was not dropped in 60 s") from None
             client.close()
         assert yard.list() == []
 
 
 def test_drip_of_a_header_is_dropped(tmp_path):
-    """A byte every 100 ms resets an idle timer for ever; the deadline is for the headers as a whole."""
+    """A byte every 100 ms resets an idle timer (75 s) for ever; the deadline is for the headers as a whole."""
     with Yard(tmp_path, settings={"header_timeout_ms": 1500}) as yard:
-        start = time.monotonic()
-        with socket.create_connection(yard.address, timeout=1) as client:
+        end = time.monotonic() + 60
+        with socket.create_connection(yard.address, timeout=60) as client:
             client.sendall(b"GET /healthz HTTP/1.1\r\nX: ")
-            with pytest.raises(OSError):
-                while time.monotonic() - start < 15:
+            with pytest.raises(ConnectionError):
+                while time.monotonic() < end:
                     client.sendall(b"a")
                     time.sleep(0.1)
-        assert time.monotonic() - start < 8
 
 
 def test_as_many_idle_clients_as_there_are_places(tmp_path):
@@ -417,13 +451,13 @@ def test_as_many_idle_clients_as_there_are_places(tmp_path):
         clients = []
         for _ in range(64):
             try:
-                clients.append(socket.create_connection(yard.address, timeout=5))
+                clients.append(socket.create_connection(yard.address, timeout=60))
             except OSError:
                 break
-        yard.wait_for(lambda: answers(yard), 15, "a place to come free")
+        yard.wait_for(lambda: answers(yard), 60, "a place to come free")
         for client in clients:
             client.close()
-        yard.wait_for(lambda: answers(yard), 5, "an answer")
+        yard.wait_for(lambda: answers(yard), 60, "an answer")
 
 
 def answers(yard):

@@ -150,6 +150,7 @@ def test_devices_go_to_one_replica_each(tmp_path):
         tell = ("sh", "-c", "echo sees=$CUDA_VISIBLE_DEVICES; sleep 600")
         holder = yard.create(display_name="holder", pools=[on("n1-standard-4", *tell, **t4())])
         yard.wait(holder, RUNNING)
+        yard.wait_for(lambda: yard.lines(holder) == ["sees=0"], 60, "its line")
         yard.restart()
         both = yard.create(pools=[on("n1-standard-4", "true", **t4(2))])
         yard.wait(both, QUEUED)
@@ -159,8 +160,9 @@ def test_devices_go_to_one_replica_each(tmp_path):
         yard.cancel(holder)
         assert yard.wait(both)["state"] == SUCCEEDED
         assert yard.lines(holder) == ["sees=0"]
-        gang = yard.create(pools=[on("n1-standard-4", "sh", "-c", "echo sees=$CUDA_VISIBLE_DEVICES; sleep 1", replicas=1, **t4()),
-                                  on("n1-standard-4", *tell, **t4())])
+        chief = f"echo sees=$CUDA_VISIBLE_DEVICES; until [ -e {tmp_path}/said ]; do sleep 0.05; done"  # its end stops the other
+        worker = f"echo sees=$CUDA_VISIBLE_DEVICES; touch {tmp_path}/said; sleep 600"
+        gang = yard.create(pools=[on("n1-standard-4", "sh", "-c", chief, **t4()), on("n1-standard-4", "sh", "-c", worker, **t4())])
         assert yard.wait(gang)["state"] == SUCCEEDED
         assert sorted(yard.lines(gang)) == ["sees=0", "sees=1"]
 

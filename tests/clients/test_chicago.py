@@ -75,7 +75,7 @@ def test_job_with_workers_and_a_parameter_server(tf_yard, taxi_bucket, version, 
 
 def test_local_train_distributed(tf_yard, tf_path, trips, tmp_path):
     ran = tf_yard.trainyard("ai-platform", "local", "train", "--module-name=trainer.task", "--package-path=./trainer", f"--job-dir={tmp_path}/out",
-                            "--distributed", "--worker-count=4", "--parameter-server-count=1", "--start-port=27400", "--",
+                            "--distributed", "--worker-count=4", "--parameter-server-count=1", "--start-port=9400", "--",
                             f"--train-files={trips}/taxi_trips_train.csv", f"--eval-files={trips}/taxi_trips_eval.csv", *MODEL, cwd=EXAMPLE,
                             timeout=900, environment={**QUIET, "PATH": tf_path})
     assert ran.returncode == 0, ran.stderr[-4000:]

@@ -6,7 +6,7 @@ from yard import BINARY, clean_environment
 
 
 def bash(script):
-    result = subprocess.run(["bash", "-c", script], env=clean_environment(), capture_output=True, text=True, timeout=20)
+    result = subprocess.run(["bash", "-c", script], env=clean_environment(), capture_output=True, text=True, timeout=60)
     assert result.returncode == 0 and result.stderr == "", result.stderr
     return result.stdout.split()
 
@@ -55,14 +55,14 @@ def test_runtimes_are_completed(tmp_path):
     folder = tmp_path / "python" / "runtimes" / key
     folder.mkdir(parents=True)
     (folder / ".ready").write_text("host\nPython 3.11\n")
-    listed = subprocess.run([BINARY, "runtimes", "list", f"--data={tmp_path}", "--format=value(key)"], capture_output=True, text=True, timeout=20)
-    words = subprocess.run([BINARY, "completion", "words", "--", "runtimes", "remove", ""], capture_output=True, text=True, timeout=20,
+    listed = subprocess.run([BINARY, "runtimes", "list", f"--data={tmp_path}", "--format=value(key)"], capture_output=True, text=True, timeout=60)
+    words = subprocess.run([BINARY, "completion", "words", "--", "runtimes", "remove", ""], capture_output=True, text=True, timeout=60,
                            env={**clean_environment(), "TRAINYARD_DATA": str(tmp_path)})
     assert listed.stdout.split() == [key] and words.stdout.split() == [key[:12]]
 
 
 def test_jobs_of_a_server_that_is_away_are_none(tmp_path):
-    result = subprocess.run([BINARY, "completion", "words", "--", "why", ""], capture_output=True, text=True, timeout=20,
+    result = subprocess.run([BINARY, "completion", "words", "--", "why", ""], capture_output=True, text=True, timeout=60,
                             env={**clean_environment(), "TRAINYARD_URL": "http://127.0.0.1:1", "TRAINYARD_DATA": str(tmp_path)})
     assert (result.returncode, result.stdout) == (1, "")
 

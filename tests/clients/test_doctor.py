@@ -5,11 +5,12 @@ import socket
 import subprocess
 
 import pytest
+from replicas import free_ports
 from yard import BINARY, clean_environment
 
 
 def doctor(data, expect, **environment):
-    result = subprocess.run([BINARY, "doctor", "--data", data, "--format=json"], capture_output=True, text=True, timeout=30,
+    result = subprocess.run([BINARY, "doctor", "--data", data, "--format=json"], capture_output=True, text=True, timeout=120,
                             env={**clean_environment(), **environment})
     assert result.returncode == expect, result.stdout + result.stderr
     return {row["check"]: row for row in json.loads(result.stdout)}
@@ -35,7 +36,7 @@ def test_a_folder_that_is_no_bucket(yard):
     environment = {**yard.client_environment(), "TRAINYARD_DATA": str(yard.data)}
 
     def storage(*words):
-        return subprocess.run([BINARY, "storage", *words], capture_output=True, text=True, timeout=30, env=environment)
+        return subprocess.run([BINARY, "storage", *words], capture_output=True, text=True, timeout=120, env=environment)
     said = "there is a folder of that name in the data folder's buckets/: 'trainyard storage buckets create gs://typo-bucket'"
     for words in (["ls", "gs://typo-bucket"], ["cat", "gs://typo-bucket/model.txt"], ["buckets", "describe", "gs://typo-bucket"],
                   ["cp", BINARY.parent / "build.ninja", "gs://typo-bucket/x"]):
@@ -75,7 +76,7 @@ def test_a_machine_without_certificate_authorities(tmp_path):
     environment = {k: v for k, v in clean_environment().items() if k not in ("CURL_CA_BUNDLE", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")}
     for script, result in ((hidden, "note"), ("", "ok")):
         ran = subprocess.run(["unshare", "-m", "sh", "-c", f'{script} exec "$0" "$@"', BINARY, "doctor", "--data", tmp_path, "--format=json"],
-                             capture_output=True, text=True, timeout=30, env=environment)
+                             capture_output=True, text=True, timeout=120, env=environment)
         row = {row["check"]: row for row in json.loads(ran.stdout)}["gs://"]
         assert row["result"] == result, row
         if script:
@@ -95,8 +96,8 @@ def test_a_file_for_a_folder(tmp_path):
 
 
 def test_a_port_that_is_taken(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    (port,) = free_ports(1)  # nobody else takes it when we have closed it
+    with socket.create_server(("127.0.0.1", port)):
         (tmp_path / "trainyard.conf").write_text(f"listen = 127.0.0.1:{port}\n")
         row = doctor(tmp_path, 1, TRAINYARD_URL="http://127.0.0.1:1")["listen port"]
     assert row["result"] == "missing" and f"{port} is held by process {os.getpid()}" in row["detail"] and "--listen" in row["detail"]

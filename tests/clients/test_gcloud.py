@@ -10,7 +10,7 @@ HOST = "--worker-pool-spec=machine-type=n1-standard-4,container-image-uri=host"
 
 @pytest.fixture
 def run(shared_yard, gcloud):
-    def run(*words, expect=0, timeout=60):
+    def run(*words, expect=0, timeout=180):
         result = shared_yard.run(gcloud, *words, timeout=timeout)
         assert result.returncode == expect, f"exit {result.returncode}\n{result.stdout}\n{result.stderr}"
         return result
@@ -88,7 +88,7 @@ def test_stream_logs_of_a_finished_job(run, shared_yard):
 def test_stream_logs_of_a_running_job_ends_with_it(run, shared_yard):
     name = shared_yard.create("sh", "-c", "for i in 1 2 3 4 5 6; do echo tick $i; sleep 1; done; echo last")
     shared_yard.wait(name, "JOB_STATE_RUNNING")
-    result = run("ai", "custom-jobs", "stream-logs", name, "--polling-interval=1", timeout=90)
+    result = run("ai", "custom-jobs", "stream-logs", name, "--polling-interval=1")
     printed = [line.split("\t")[3] for line in result.stdout.splitlines() if "\tworkerpool0-0\t" in line]
     assert printed == [f"tick {i}" for i in range(1, 7)] + ["last"]
 

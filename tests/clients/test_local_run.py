@@ -101,11 +101,23 @@ def test_terminated_with_the_command(data, source):
                                env=clean_environment())
     assert process.stdout.readline() == "up\n"
     process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == 128 + signal.SIGTERM
+    assert process.wait(60) == 128 + signal.SIGTERM
 
 
-def test_job_from_a_folder(yard, source):
+# The job ends with its chief, which waits until all three have had their say.
+ALL_SAID = """
+import pathlib, time
+said = pathlib.Path({folder!r})
+(said / os.environ["RANK"]).touch()
+while os.environ["RANK"] == "0" and len(list(said.iterdir())) < 3:
+    time.sleep(0.05)
+"""
+
+
+def test_job_from_a_folder(yard, source, tmp_path):
     """local-package-path: the package runs in all pools."""
+    (tmp_path / "said").mkdir()
+    (source / "trainer" / "task.py").write_text(TASK.replace("sys.exit", ALL_SAID.format(folder=str(tmp_path / "said")) + "sys.exit"))
     spec = f"machine-type=n1-standard-4,executor-image-uri=host,local-package-path={source},python-module=trainer.task"
     made = yard.trainyard("ai", "custom-jobs", "create", "--display-name=local", f"--worker-pool-spec={spec}",
                     "--worker-pool-spec=machine-type=n1-standard-4,replica-count=2", "--args=--lr=0.1", "--format=value(name)")
@@ -113,7 +125,7 @@ def test_job_from_a_folder(yard, source):
     name = made.stdout.strip()
     job = yard.wait(name, seconds=300)
     assert job["state"] == "JOB_STATE_SUCCEEDED", (job, yard.lines(name))
-    assert sorted(line for line in yard.lines(name) if line.startswith("runs"))[0] == "runs helped ['--lr=0.1'] rank 0 True"
+    assert sorted(line for line in yard.lines(name) if line.startswith("runs")) == [f"runs helped ['--lr=0.1'] rank {rank} True" for rank in range(3)]
     (uri,) = job["jobSpec"]["workerPoolSpecs"][1]["pythonPackageSpec"]["packageUris"]
     assert uri.startswith(str(yard.data / "packages"))
 

@@ -1,19 +1,18 @@
 """trainyard train with several replicas, without a yard: mirrored, multi_worker by TF_CONFIG and by mpirun. One set of bits comes out."""
 import json
 import os
-import pathlib
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
 
 import pytest
 
-TOP = pathlib.Path(__file__).resolve().parent.parent.parent
-BINARY = TOP / "build" / "trainyard"
+from replicas import Replicas
+from yard import BINARY, TOP
+
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--mca", "btl", "self,vader,tcp", "--mca", "btl_tcp_if_include", "lo"]
 WORK = re.compile(r"^(.+): (\d+) examples computed, ([\d.]+) MB of gradients reduced, ([\d.]+) CPU seconds$", re.M)
 
@@ -26,54 +25,21 @@ def data(tmp_path_factory):
     return folder
 
 
-def flags(model, data, out, *more):
+def flags(model, data, *more):
     """A short run whose last batch of each pass is short: 6,432 is no multiple of 100, 8,000 none of 128."""
     own = {"taxifare": [f"--train_data_path={data}/taxifare/taxi-train*", f"--eval_data_path={data}/taxifare/taxi-valid*", "--batch_size=100",
                         "--num_examples_to_train_on=6432", "--num_evals=2", "--nnsize=32 8"],
            "chicago_taxi": [f"--train-files={data}/chicago_taxi/train.csv", f"--eval-files={data}/chicago_taxi/eval.csv", "--batch-size=128",
                             "--num-epochs=2", "--train-size=8000", "--hidden-units=128,0,0", "--num-layers=3", "--layer-sizes-scale-factor=0.5"],
            "flowers": [f"--train_data_path={data}/flowers", "--epochs=1", "--batch_size=32", "--img_height=32", "--img_width=32"]}[model]
-    return ["train", model, *own, f"--output_dir={out}", "--seed=5", *more]
+    return [model, *own, "--seed=5", *more]
 
 
-def ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for s in sockets:
-        s.bind(("127.0.0.1", 0))
-    found = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return found
-
-
-class Cluster:
-    """Processes of one TF_CONFIG on this machine: chief, worker 0, worker 1, ..."""
-
-    def __init__(self, size, arguments, folder, environment=None):
-        names = [("chief", 0)] + [("worker", i) for i in range(size - 1)]
-        addresses = [f"127.0.0.1:{port}" for port in ports(size)]
-        self.cluster = {"chief": addresses[:1], **({"worker": addresses[1:]} if size > 1 else {})}
-        self.tasks, self.arguments, self.folder, self.environment = names, arguments, folder, environment or {}
-        self.processes = [self.start(i) for i in range(size)]
-
-    def start(self, i):
-        kind, index = self.tasks[i]
-        config = {"cluster": self.cluster, "task": {"type": kind, "index": index}}
-        own = self.environment(i) if callable(self.environment) else self.environment
-        env = {**os.environ, "TF_CONFIG": json.dumps(config), **own}
-        log = open(self.folder / f"{kind}{index}.log", "ab")
-        return subprocess.Popen([BINARY, *self.arguments, "--threads=1"], env=env, stdout=log, stderr=log)
-
-    def wait(self, seconds=120):
-        end = time.monotonic() + seconds
-        codes = [p.wait(max(1, end - time.monotonic())) for p in self.processes]
-        return codes, [(self.folder / f"{kind}{index}.log").read_text() for kind, index in self.tasks]
-
-    def stop(self):
-        for p in self.processes:
-            if p.poll() is None:
-                p.kill()
-                p.wait()
+def workers(size, arguments, folder, threads=1, **more):
+    """The chief and size - 1 workers, started."""
+    job = Replicas(folder, [*arguments, f"--threads={threads}"], workers=size - 1, ps=0, **more)
+    job.start_all()
+    return job
 
 
 def weights(out):
@@ -83,7 +49,7 @@ def weights(out):
 
 
 def alone(model, data, out, *more):
-    done = subprocess.run([BINARY, *flags(model, data, out), *more], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([BINARY, "train", *flags(model, data, *more), f"--output_dir={out}"], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -102,8 +68,8 @@ def reference(data, tmp_path_factory):
 @pytest.mark.parametrize("size", [2, 4])
 @pytest.mark.parametrize("model", ["taxifare", "chicago_taxi", "flowers"])
 def test_workers_give_the_same_bits_and_do_their_share(model, size, data, reference, tmp_path):
-    cluster = Cluster(size, flags(model, data, tmp_path / "out"), tmp_path)
-    codes, logs = cluster.wait()
+    with workers(size, flags(model, data), tmp_path) as job:
+        codes, logs = job.end()
     assert codes == [0] * size, logs
     assert weights(tmp_path / "out") == reference[model][0]
     work = [WORK.search(log) for log in logs]
@@ -113,6 +79,34 @@ def test_workers_give_the_same_bits_and_do_their_share(model, size, data, refere
     assert sum(shares) == {"taxifare": 64 * 100, "chicago_taxi": reference[model][1] * 128, "flowers": sum(shares)}[model]
     assert all(float(w[3]) > 0 and float(w[4]) > 0 for w in work)
     assert not any("Epoch 1" in log for log in logs[1:]), "the chief alone tells of epochs"
+
+
+EARLY = re.compile(r"^.+: of (\d+) buckets of gradients, (\d+) were being summed before backward had ended$", re.M)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("model", ["chicago_taxi", "flowers"])
+def test_sums_while_backward_runs_give_the_same_bits(model, threads, data, reference, tmp_path):
+    """Buckets as small as layers are; with a bucket for all, which these models would have, there is no such line."""
+    with workers(2, flags(model, data), tmp_path, threads, environment={"TRAINYARD_TEST_BUCKET": "64"}) as job:
+        codes, logs = job.end()
+    assert codes == [0, 0], logs
+    assert weights(tmp_path / "out") == reference[model][0]
+    assert "buckets while backward runs" in logs[0] and "buckets while" not in logs[1]
+    early = [EARLY.search(log) for log in logs]
+    assert all(e and int(e[2]) <= int(e[1]) for e in early), logs
+    # In each step whoever is last finds what the other has ready; who is always first, on a core of its own, finds nothing.
+    assert sum(int(e[2]) for e in early) > 0, logs
+
+
+def test_an_evaluator_evaluates_the_checkpoints(data, reference, tmp_path):
+    """It is no worker: the bits are those of two, and its last line is of the last step."""
+    with workers(2, flags("taxifare", data), tmp_path, evaluator=True) as job:
+        codes, logs = job.end()
+    assert codes == [0, 0, 0], logs
+    assert weights(tmp_path / "out") == reference["taxifare"][0]
+    assert re.findall(r"val_loss: (\S+)", logs[0])[-1] == re.findall(r"^step 64 - loss: (\S+)", logs[2], re.M)[-1], logs
+    assert list((tmp_path / "out" / "tensorboard" / "eval").iterdir())
 
 
 @pytest.mark.parametrize("devices", [2, 4])
@@ -130,33 +124,34 @@ def test_mirrored_gives_the_same_bits(model, devices, data, reference, tmp_path)
 def test_every_replica_counts(strategy, data, reference, tmp_path):
     """Without one replica's gradients other weights come out: whichever it is."""
     for replica in range(2):
-        out, hook = tmp_path / f"out{replica}", {"TRAINYARD_TEST_ZERO_REPLICA": str(replica)}
+        folder, hook = tmp_path / str(replica), {"TRAINYARD_TEST_ZERO_REPLICA": str(replica)}
+        out = folder / "out"
         if strategy == "mirrored":
-            subprocess.run([BINARY, *flags("taxifare", data, out), "--strategy=mirrored"], env={**os.environ, **hook}, check=True, capture_output=True)
+            subprocess.run([BINARY, "train", *flags("taxifare", data, "--strategy=mirrored"), f"--output_dir={out}"], env={**os.environ, **hook},
+                           check=True, capture_output=True)
         else:
-            codes, logs = Cluster(2, flags("taxifare", data, out), tmp_path, hook).wait()
+            with workers(2, flags("taxifare", data), folder, environment=hook) as job:
+                codes, logs = job.end()
             assert codes == [0, 0], logs
         assert weights(out) != reference["taxifare"][0]
 
 
+@pytest.mark.parametrize("way, bucket", [("memory", None), ("mpi", None), ("mpi", "64")])
 @pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("model", ["taxifare", "flowers"])
 @pytest.mark.skipif(shutil.which("mpirun") is None, reason="mpirun is not on this machine")
-def test_mpirun(ranks, data, reference, tmp_path):
-    done = subprocess.run([*MPIRUN, "-n", str(ranks), BINARY, *flags("taxifare", data, tmp_path / "out", "--threads=1")], capture_output=True,
-                          text=True, timeout=180)
+def test_mpirun(model, ranks, way, bucket, data, reference, tmp_path):
+    """On one machine ranks use its memory, unless they are told of no place to meet at."""
+    environment = {**os.environ, **({"TRAINYARD_MEETING": ""} if way == "mpi" else {}), **({"TRAINYARD_TEST_BUCKET": bucket} if bucket else {})}
+    done = subprocess.run([*MPIRUN, "-n", str(ranks), BINARY, "train", *flags(model, data, "--threads=1"), f"--output_dir={tmp_path}/out"],
+                          capture_output=True, text=True, timeout=300, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert weights(tmp_path / "out") == reference["taxifare"][0]
+    assert weights(tmp_path / "out") == reference[model][0]
     assert len(WORK.findall(done.stdout)) == ranks
+    assert len(EARLY.findall(done.stdout)) == (ranks if bucket or "in 1 piece" not in done.stdout else 0), done.stdout
 
 
-# ---- death ----
-
-def wait_for(log, text, seconds=60):
-    end = time.monotonic() + seconds
-    while text not in (log.read_text() if log.exists() else ""):
-        assert time.monotonic() < end, f"'{text}' is not in {log}: {log.read_text()}"
-        time.sleep(0.02)
-
+# ---- death (tests/faults/test_replicas.py has the other faults) ----
 
 def test_killed_at_random_moments(data, tmp_path, rng, long):
     """kill -9 of each replica in turn at a random moment; all are started again and go on from the last checkpoint, to the same bits."""
@@ -166,120 +161,120 @@ def test_killed_at_random_moments(data, tmp_path, rng, long):
     end, rounds = time.monotonic() + 30, 0
     while rounds < (50 if long else 4) or (not long and time.monotonic() < end and rounds < 50):
         folder = tmp_path / f"round{rounds}"
-        folder.mkdir()
         size = rng.choice((2, 4))
-        cluster = Cluster(size, flags("taxifare", data, folder / "out", *more), folder)
-        victim = rounds % size
-        try:
-            wait_for(folder / "chief0.log", "Epoch 2/")
-            time.sleep(rng.random() * 0.3)
-            cluster.processes[victim].kill()
-            codes, logs = cluster.wait(60)
-            kind, index = cluster.tasks[victim]
+        with workers(size, flags("taxifare", data, *more), folder) as job:
+            kind, index = victim = job.names[rounds % size]
             name = "chief" if kind == "chief" else f"worker {index}"
-            for i, (code, log) in enumerate(zip(codes, logs)):
-                if i != victim and code != 0:  # 0: it was done before the kill
+            job.wait_line("Epoch 2/", ("chief", 0))
+            time.sleep(rng.random() * 0.3)
+            job.kill(*victim)
+            codes, logs = job.end()
+            for who, code, log in zip(job.names, codes, logs):
+                if who != victim and code != 0:  # 0: it was done before the kill
                     assert code == 75 and f"{name} is gone" in log, (code, log)
-            cluster = Cluster(size, flags("taxifare", data, folder / "out", *more, "--resume"), folder)
-            codes, logs = cluster.wait(120)
+            job.start_all(["--resume"])
+            codes, logs = job.end()
             assert codes == [0] * size, logs
-        finally:
-            cluster.stop()
         assert weights(folder / "out") == expected, f"round {rounds}: {name} of {size}"
         shutil.rmtree(folder)
         rounds += 1
     print(f"{rounds} kills")
 
 
-@pytest.mark.parametrize("victim", [0, 1])
-def test_a_stopped_replica_is_named(victim, data, tmp_path):
-    more = ("--num_examples_to_train_on=64000000", "--num_evals=4000")
-    cluster = Cluster(2, flags("taxifare", data, tmp_path / "out", *more), tmp_path)
-    try:
-        wait_for(tmp_path / "chief0.log", "Epoch 2/")
-        cluster.processes[victim].send_signal(signal.SIGSTOP)
-        code = cluster.processes[1 - victim].wait(30)
-        kind, index = cluster.tasks[1 - victim]
-        log = (tmp_path / f"{kind}{index}.log").read_text()
-        name = ("chief", "worker 0")[victim]
-        assert code == 75 and re.search(f"{name}.*(stopped|no sign of life).*step \\d+", log), log[-2000:]
-    finally:
-        cluster.stop()
-
-
 def test_a_slow_replica_is_named(data, tmp_path):
     """A worker that is stopped for a moment again and again holds the others up: the chief says who and what it costs."""
     more = ("--num_examples_to_train_on=64000000", "--num_evals=4000")
-    cluster = Cluster(2, flags("taxifare", data, tmp_path / "out", *more), tmp_path)
-    try:
-        wait_for(tmp_path / "chief0.log", "Epoch 2/")
-        end = time.monotonic() + 60
-        while "worker 0 is slow: it costs" not in (tmp_path / "chief0.log").read_text():
-            assert time.monotonic() < end, (tmp_path / "chief0.log").read_text()[-2000:]
-            cluster.processes[1].send_signal(signal.SIGSTOP)
+    with workers(2, flags("taxifare", data, *more), tmp_path) as job:
+        job.wait_line("Epoch 2/", ("chief", 0))
+        end = time.monotonic() + 180
+        while "worker 0 is slow: it costs" not in job.log("chief"):
+            assert time.monotonic() < end, job.log("chief")[-2000:]
+            job.send(signal.SIGSTOP, "worker", 0)
             time.sleep(0.05)
-            cluster.processes[1].send_signal(signal.SIGCONT)
+            job.send(signal.SIGCONT, "worker", 0)
             time.sleep(0.01)
-    finally:
-        cluster.stop()
-
-
-def test_a_full_disk_of_the_chief_ends_all(data, tmp_path):
-    """The chief cannot write its checkpoint: it says so, and the worker says that it left and why."""
-    cluster = Cluster(2, flags("taxifare", data, tmp_path / "out"), tmp_path, {})
-    cluster.stop()
-    os.truncate(tmp_path / "chief0.log", 0)
-    shutil.rmtree(tmp_path / "out", ignore_errors=True)
-    (tmp_path / "out").write_text("a file where the folder should be")
-    codes, logs = Cluster(2, flags("taxifare", data, tmp_path / "out"), tmp_path).wait()
-    assert codes[0] == 1 and codes[1] == 75, (codes, logs)
-    assert "out" in logs[0] and "chief" in logs[1]
 
 
 def test_sigterm_stops_all_after_one_step(data, tmp_path):
     more = ("--num_examples_to_train_on=640000", "--num_evals=40")
     alone("taxifare", data, tmp_path / "whole", *more)
-    cluster = Cluster(2, flags("taxifare", data, tmp_path / "out", *more), tmp_path)
-    wait_for(tmp_path / "chief0.log", "Epoch 2/")
-    cluster.processes[1].terminate()  # the worker alone
-    codes, logs = cluster.wait()
-    assert codes == [143, 143], logs
-    steps = [re.search(r"SIGTERM after step (\d+)", log)[1] for log in logs]
-    assert steps[0] == steps[1]
-    codes, logs = Cluster(2, flags("taxifare", data, tmp_path / "out", *more, "--resume"), tmp_path).wait()
-    assert codes == [0, 0] and f"resumed after step {steps[0]}" in logs[0]
+    with workers(2, flags("taxifare", data, *more), tmp_path) as job:
+        job.wait_line("Epoch 2/", ("chief", 0))
+        job.send(signal.SIGTERM, "worker", 0)  # the worker alone
+        codes, logs = job.end()
+        assert codes == [143, 143], logs
+        steps = [re.search(r"SIGTERM after step (\d+)", log)[1] for log in logs]
+        assert steps[0] == steps[1]
+        job.start_all(["--resume"])
+        codes, logs = job.end()
+        assert codes == [0, 0] and f"resumed after step {steps[0]}" in logs[0]
     assert weights(tmp_path / "out") == weights(tmp_path / "whole")
 
 
 # ---- what cannot be ----
 
 def test_workers_that_cannot_share_alike(data, tmp_path):
-    codes, logs = Cluster(3, flags("taxifare", data, tmp_path / "out"), tmp_path).wait()
+    with workers(3, flags("taxifare", data), tmp_path) as job:
+        codes, logs = job.end()
     assert codes == [1, 1, 1] and all("3 workers" in log and "4 shards" in log and "--shards 6" in log for log in logs), logs
     assert not (tmp_path / "out").exists()
-    codes, logs = Cluster(3, flags("taxifare", data, tmp_path / "out", "--shards=6"), tmp_path).wait()
+    with workers(3, flags("taxifare", data, "--shards=6"), tmp_path) as job:
+        codes, logs = job.end()
     assert codes == [0, 0, 0], logs
     alone("taxifare", data, tmp_path / "six", "--shards=6")
     assert weights(tmp_path / "out") == weights(tmp_path / "six")
 
 
 def test_clusters_that_disagree(data, tmp_path):
-    def other(rank):
-        return {"TRAINYARD_MEETING": str(tmp_path / "meeting"), **({} if rank == 0 else {"TF_CONFIG": json.dumps(
-            {"cluster": {"chief": ["127.0.0.1:1111"], "worker": ["127.0.0.1:2222"]}, "task": {"type": "worker", "index": 0}})})}
-    codes, logs = Cluster(2, flags("taxifare", data, tmp_path / "out"), tmp_path, other).wait()
+    other = {"chief": ["127.0.0.1:1111"], "worker": ["127.0.0.1:2222"]}
+    with workers(2, flags("taxifare", data), tmp_path, addresses={("worker", 0): other},
+                 environment={"TRAINYARD_MEETING": str(tmp_path / "meeting")}) as job:
+        codes, logs = job.end()
     assert all(codes) and all("TF_CONFIG" in log and "worker 0" in log for log in logs), logs
     assert not (tmp_path / "out").exists()
 
 
-def test_other_data_or_seed_is_told(data, tmp_path):
-    cluster = Cluster(2, flags("taxifare", data, tmp_path / "out"), tmp_path)
-    cluster.stop()
-    cluster.processes[0] = cluster.start(0)
-    cluster.arguments = [*cluster.arguments, "--seed=6"]
-    cluster.processes[1] = cluster.start(1)
-    codes, logs = cluster.wait()
-    assert all(codes) and all("worker 0 has another" in log for log in logs), logs
+@pytest.mark.parametrize("what", ["seed", "data", "evaluation data", "no evaluation", "first values", "--resume"])
+def test_what_differs_is_told_before_training(what, data, tmp_path):
+    other = tmp_path / "other.csv"
+    other.write_text(next((data / "taxifare").glob("taxi-valid*")).read_text().replace("1.0", "2.0"))
+    arguments = flags("taxifare", data, "--threads=1")
+    words = {"seed": "seed", "data": "data", "evaluation data": "evaluation data (--eval_data_path)", "no evaluation": "evaluation data (--eval_data_path)",
+             "first values": "--init_from", "--resume": "--resume"}[what]
+    with Replicas(tmp_path, arguments, workers=1, ps=0) as job:
+        if what == "first values":
+            alone("taxifare", data, tmp_path / "before")
+        job.start("chief")
+        if what == "no evaluation":
+            job.arguments = [a for a in job.arguments if not a.startswith("--eval_data_path")]
+        job.start("worker", 0, {"seed": ["--seed=6"], "data": [f"--train_data_path={other}"], "evaluation data": [f"--eval_data_path={other}"],
+                                "no evaluation": [], "first values": [f"--init_from={tmp_path}/before/checkpoints/ckpt-64"],
+                                "--resume": ["--resume"]}[what])
+        codes, logs = job.end()
+    assert all(codes) and all(f"worker 0 has another {words} than chief" in log for log in logs), logs
+    assert not any("Epoch 1" in log for log in logs)
+
+
+def test_a_second_chief_is_told_at_once(data, tmp_path):
+    """It does not wait for its workers first."""
+    more = ("--num_examples_to_train_on=64000000", "--num_evals=4000")
+    with workers(2, flags("taxifare", data, *more), tmp_path) as job:
+        job.wait_line("Epoch 2/", ("chief", 0))
+        again = subprocess.run([BINARY, "train", *job.arguments, f"--output_dir={job.out}"], capture_output=True, text=True, timeout=90,
+                               env={**os.environ, "TF_CONFIG": json.dumps({"cluster": job.cluster, "task": {"type": "chief", "index": 0}})})
+        assert again.returncode == 1 and f"is in use by process {job.running['chief', 0].pid}" in again.stderr, again.stderr
+
+
+def test_names_of_this_machine_are_one(data, tmp_path):
+    with Replicas(tmp_path, flags("taxifare", data, "--threads=1"), workers=1, ps=0) as job:
+        job.cluster["chief"] = [job.cluster["chief"][0].replace("127.0.0.1", "localhost")]
+        job.start_all()
+        job.wait_all()
+
+
+def test_devices_are_of_mirrored(data, tmp_path):
+    done = subprocess.run([BINARY, "train", *flags("taxifare", data, "--devices=2"), f"--output_dir={tmp_path}/out"], capture_output=True, text=True)
+    assert done.returncode == 1 and "--devices is for --strategy mirrored" in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("config, words", [
@@ -287,10 +282,11 @@ def test_other_data_or_seed_is_told(data, tmp_path):
     ({"cluster": {"chief": ["a:1"], "worker": ["a:2"]}, "task": {"type": "worker", "index": 1}}, "index"),
     ({"cluster": {"chief": ["a:1"], "worker": ["a:2"]}, "task": {"type": "boss", "index": 0}}, "boss"),
     ({"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": 0}}, "nobody would train"),
+    ({"cluster": {}, "task": {"type": "evaluator", "index": 0}}, "nobody would train"),
     ({"cluster": {"chief": ["a:1"], "worker": ["b:2"]}, "task": {"type": "worker", "index": 0}}, "mpirun"),
 ])
 def test_wrong_clusters_are_told_before_training(config, words, data, tmp_path):
-    done = subprocess.run([BINARY, *flags("taxifare", data, tmp_path / "out")], env={**os.environ, "TF_CONFIG": json.dumps(config)},
+    done = subprocess.run([BINARY, "train", *flags("taxifare", data), f"--output_dir={tmp_path}/out"], env={**os.environ, "TF_CONFIG": json.dumps(config)},
                           capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and words in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
     assert not (tmp_path / "out").exists()

@@ -15,8 +15,9 @@ from yard import BINARY
 
 SCRIPTS = pathlib.Path(__file__).parent / "scripts"
 JOBS = "/v1/projects/trainyard/jobs"
-SAY = "import json, os, sys\nc = json.loads(os.environ['TF_CONFIG'])\n" \
-      "print('task', c['task'], 'of', {k: len(v) for k, v in c['cluster'].items()}, sys.argv[1:], os.environ.get('CLOUD_ML_JOB_ID'), flush=True)\n"
+SAY = ("import json, os, sys\nc = json.loads(os.environ['TF_CONFIG'])\n"
+       "who = ['task', c['task'], 'of', {k: len(v) for k, v in c['cluster'].items()}, sys.argv[1:], os.environ.get('CLOUD_ML_JOB_ID')]\n"
+       "sys.stdout.write(' '.join(map(str, who)) + '\\n')\nsys.stdout.flush()\n")  # at once: others write to the same pipe
 CUSTOM = """
 trainingInput:
   scaleTier: CUSTOM
@@ -27,7 +28,17 @@ trainingInput:
   parameterServerCount: 1
   masterConfig:
     imageUri: host
-    containerCommand: [python3, -c, "import json, os, sys, time; print(json.loads(os.environ['TF_CONFIG'])['task'], flush=True); time.sleep(1)"]
+    containerCommand: [python3, FOLDER/role.py]
+"""
+# Says who it is; the master, whose end stops the others, waits until all six have.
+ROLE = """
+import json, os, pathlib, time
+task = json.loads(os.environ['TF_CONFIG'])['task']
+print(task, flush=True)
+said = pathlib.Path(__file__).parent / 'said'
+(said / f"{task['type']}-{task['index']}").touch()
+while task['type'] == 'master' and len(list(said.iterdir())) < 6:
+    time.sleep(0.05)
 """
 
 
@@ -61,7 +72,7 @@ def submit(yard, *args, **rest):
     return reply.json
 
 
-def wait(yard, job_id, states=("SUCCEEDED", "FAILED", "CANCELLED"), seconds=60):
+def wait(yard, job_id, states=("SUCCEEDED", "FAILED", "CANCELLED"), seconds=120):
     def there():
         job.update(yard.get(f"{JOBS}/{job_id}").json)
         return job["state"] in states
@@ -72,10 +83,14 @@ def wait(yard, job_id, states=("SUCCEEDED", "FAILED", "CANCELLED"), seconds=60):
 
 def entries(yard, job_id):
     """(task, text) of a job's log, asked for as gcloud's stream-logs does."""
-    reply = yard.call("POST", "/v2/entries:list", {
+    asked, found, token = {
         "resourceNames": ["projects/trainyard"], "orderBy": "timestamp asc", "pageSize": 1000,
-        "filter": f'(resource.type="ml_job" OR resource.type="cloudml_job") AND resource.labels.job_id="{job_id}"'})
-    return [(e["resource"]["labels"]["task_name"], e.get("textPayload", "")) for e in reply.json.get("entries", [])]
+        "filter": f'(resource.type="ml_job" OR resource.type="cloudml_job") AND resource.labels.job_id="{job_id}"'}, [], ""
+    while token is not None:
+        reply = yard.call("POST", "/v2/entries:list", {**asked, **({"pageToken": token} if token else {})}).json
+        found += [(e["resource"]["labels"]["task_name"], e.get("textPayload", "")) for e in reply.get("entries", [])]
+        token = reply.get("nextPageToken") or None
+    return found
 
 
 # ---- real gcloud ----
@@ -119,7 +134,9 @@ def test_gcloud_stream_logs_exits_1_for_a_job_that_failed(real, tf_yard, trainer
 
 
 def test_gcloud_workers_and_a_parameter_server(warm_gcloud, shared_yard, tmp_path):
-    (tmp_path / "config.yaml").write_text(CUSTOM)
+    (tmp_path / "said").mkdir()
+    (tmp_path / "role.py").write_text(ROLE)
+    (tmp_path / "config.yaml").write_text(CUSTOM.replace("FOLDER", str(tmp_path)))
     made = warm_gcloud("ai-platform", "jobs", "submit", "training", "gang", "--region=europe-west2", f"--config={tmp_path}/config.yaml")
     assert made.returncode == 0 and "state: QUEUED" in made.stdout, made
     assert wait(shared_yard, "gang")["state"] == "SUCCEEDED"
@@ -343,7 +360,8 @@ def test_local_train_ends_with_the_chief(ours, tmp_path):
     (tmp_path / "trainer").mkdir()
     (tmp_path / "trainer" / "__init__.py").write_text("")
     (tmp_path / "trainer" / "task.py").write_text(
-        "import json, os, sys, time\nrole = json.loads(os.environ['TF_CONFIG'])['task'].get('type')\nopen(f'{role}.pid', 'w').write(str(os.getpid()))\n"
+        "import json, os, sys, time\nrole = json.loads(os.environ['TF_CONFIG'])['task'].get('type')\nopen(f'{role}.new', 'w').write(str(os.getpid()))\n"
+        "os.rename(f'{role}.new', f'{role}.pid')\n"  # whole, or not there
         "if role == 'chief':\n    while not (os.path.exists('ps.pid') and os.path.exists('worker.pid')): time.sleep(0.01)\n    sys.exit(3)\ntime.sleep(600)\n")
     local(ours, "--distributed", "--worker-count=1", "--parameter-server-count=1", cwd=tmp_path, expect=3)
     for role in ("ps", "worker"):

@@ -90,7 +90,7 @@ def test_every_case_is_refused(yard):
     assert not wrong, f"{len(wrong)} of {count}:\n" + "\n".join(wrong[:20])
     assert not jobs_of(yard) and count > 200
     assert yard.call("POST", JOBS, valid()).status == 200  # and the good one is
-    yard.wait_for(lambda: jobs_of(yard)[0]["state"] == "SUCCEEDED", 30, "the good one")
+    yard.wait_for(lambda: jobs_of(yard)[0]["state"] == "SUCCEEDED", 90, "the good one")
     for query, data in (("", {}), ("?updateMask=state", {}), ("?updateMask=labels", {"labels": 7}), ("?updateMask=labels", {"labels": {"A": "b"}}),
                         ("?updateMask=labels", {"etag": "AAAA", "labels": {}}), ("?updateMask=labels", [])):
         assert 400 <= yard.call("PATCH", f"{JOBS}/ok{query}", data).status < 500, (query, data)

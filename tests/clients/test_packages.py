@@ -5,11 +5,10 @@ test_tensorflow.py.
 """
 import os
 import shutil
-import time
 import zipfile
 
 import pytest
-from packages import HELLO, SLOW_SETUP, pool, preparing, sdist, settings, wheel
+from packages import HELD_SETUP, HELLO, pool, preparing, sdist, settings, wheel
 from yard import PARENT, Yard, processes_of
 
 
@@ -91,8 +90,11 @@ def test_pin_without_a_wheel_yields_to_the_runtime(packages_yard, tmp_path):
 def test_two_packages_and_pools_with_different_ones(packages_yard, tmp_path):
     yard = packages_yard
     library = wheel(tmp_path, {"ty_lib.py": "NAME = 'library'\n"}, name="ty_lib")
-    chief = sdist(tmp_path / "chief.tar.gz", {"trainer/__init__.py": "", "trainer/task.py": "import ty_lib, time\nprint('chief', ty_lib.NAME, flush=True)\ntime.sleep(1)\n"})
-    worker = sdist(tmp_path / "worker.tar.gz", {"other/__init__.py": "", "other/run.py": "print('worker', flush=True)\n"}, name="other")
+    said = tmp_path / "said"  # by the worker: the chief's end is the job's
+    wait = f"import os, time\nwhile not os.path.exists({str(said)!r}):\n    time.sleep(0.05)\n"
+    chief = sdist(tmp_path / "chief.tar.gz", {"trainer/__init__.py": "", "trainer/task.py": "import ty_lib\nprint('chief', ty_lib.NAME, flush=True)\n" + wait})
+    worker = sdist(tmp_path / "worker.tar.gz", {"other/__init__.py": "", "other/run.py": f"print('worker', flush=True)\nopen({str(said)!r}, 'w').close()\n"},
+                   name="other")
     name = submit(yard, pool([library, chief]), pool(worker, module="other.run"))
     job = yard.wait(name, seconds=120)
     assert job["state"] == "JOB_STATE_SUCCEEDED", (job, service_lines(yard, name))
@@ -241,8 +243,10 @@ def test_no_python_is_refused_at_submit(tmp_path):
 
 def test_jobs_at_once_build_once(packages_yard, tmp_path):
     yard = packages_yard
-    package = sdist(tmp_path / "x.tar.gz", {"trainer/__init__.py": "", "trainer/task.py": HELLO}, setup=SLOW_SETUP.format(seconds=1))
+    package = sdist(tmp_path / "x.tar.gz", {"trainer/__init__.py": "", "trainer/task.py": HELLO}, setup=HELD_SETUP.format(gate=str(tmp_path)))
     names = [submit(yard, pool(package)) for _ in range(4)]
+    yard.wait_for(lambda: any("waiting for it" in line for name in names for line in service_lines(yard, name)), 60, "one that waits for another's build")
+    (tmp_path / "go").touch()
     for name in names:
         job = yard.wait(name, seconds=120)
         assert job["state"] == "JOB_STATE_SUCCEEDED", (job, service_lines(yard, name))
@@ -253,25 +257,23 @@ def test_jobs_at_once_build_once(packages_yard, tmp_path):
 
 def test_others_start_while_one_prepares(tmp_path, wheels):
     with Yard(tmp_path / "yard", settings={**settings(wheels), "start_burst": 1}) as yard:
-        name = preparing(yard, tmp_path, seconds=60)
-        assert yard.wait(yard.create("true"), seconds=10)["state"] == "JOB_STATE_SUCCEEDED"
+        name = preparing(yard, tmp_path)
+        assert yard.wait(yard.create("true"))["state"] == "JOB_STATE_SUCCEEDED"
         assert yard.describe(name)["state"] == "JOB_STATE_PENDING"
 
 
 def test_cancel_while_preparing(packages_yard, tmp_path):
     yard = packages_yard
-    name = preparing(yard, tmp_path, seconds=60)
-    began = time.monotonic()
+    name = preparing(yard, tmp_path)  # it would build for ever
     yard.cancel(name)
-    job = yard.wait(name)
-    assert job["state"] == "JOB_STATE_CANCELLED" and time.monotonic() - began < 10
+    assert yard.wait(name)["state"] == "JOB_STATE_CANCELLED"
     assert yard.lines(name) == []
-    yard.wait_for(lambda: not [p for p in processes_of(tmp_path) if p != os.getpid()], 10, "pip to be gone")
+    yard.wait_for(lambda: not [p for p in processes_of(tmp_path) if p != os.getpid()], 30, "pip to be gone")
 
 
 def test_timeout_while_preparing(packages_yard, tmp_path):
     yard = packages_yard
-    package = sdist(tmp_path / "x.tar.gz", {"trainer/__init__.py": "", "trainer/task.py": HELLO}, setup=SLOW_SETUP.format(seconds=61))
+    package = sdist(tmp_path / "x.tar.gz", {"trainer/__init__.py": "", "trainer/task.py": HELLO}, setup=HELD_SETUP.format(gate=str(tmp_path)))
     job = yard.wait(submit(yard, pool(package), scheduling={"timeout": "2s"}), seconds=60)
     assert job["state"] == "JOB_STATE_FAILED" and job["error"]["code"] == 4
 

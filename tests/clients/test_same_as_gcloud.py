@@ -5,7 +5,7 @@ import re
 import shlex
 
 import pytest
-from yard import BINARY
+from yard import BINARY, FINAL
 
 HOST = "--worker-pool-spec=machine-type=n1-standard-4,container-image-uri=host --command=true"
 CREATE = f"ai custom-jobs create --display-name=x {HOST}"
@@ -190,12 +190,14 @@ def both(warm_gcloud, as_gcloud, names, shared_yard):
     def both(line):
         results = []
         for run in (warm_gcloud, as_gcloud):
-            running = {key: shared_yard.create("sleep", "60") for key in ("running", "running_too") if "{%s}" % key in line}
+            running = {key: shared_yard.create("sleep", "600") for key in ("running", "running_too") if "{%s}" % key in line}
             result = run(*shlex.split(line.format(**names, **running) if "{" in line else line))
             result.stdout, result.stderr = (re.sub(r"customJobs/\d+", "customJobs/N", text) for text in (result.stdout, result.stderr))
             results.append(result)
             for name in running.values():
                 shared_yard.call("POST", f"/v1/{name}:cancel", {})
+            if " create " in line or running:  # or a state, which lists show, could change between the two
+                shared_yard.wait_for(lambda: all(job["state"] in FINAL for job in shared_yard.list()), 60, "the line's jobs to end")
         return results
     return both
 

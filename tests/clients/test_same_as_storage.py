@@ -466,7 +466,8 @@ def normal(text):
     text = re.sub(r"#\d{16}", "#G", text)
     text = re.sub(r"(?i)(generation: +'?|etag[:=] *|\"generation\": \"?|and it is )[\w=+/]+", r"\1X", text)
     text = re.sub(r"(real|ours)-[0-9a-z-]+", "BUCKET", text)
-    lines = [line.rstrip() for line in text.split("\n")]
+    # gcloud writes a dot every 0.2 s that it takes, and so in front of whatever line comes next.
+    lines = [re.sub(r"^\.+(?=[A-Za-z])", "", line.rstrip()) for line in text.split("\n")]
     drop = (r"\.*$|[-/|\\]$|[-/|\\] \[\d|Average throughput|At .*worker process|.*InsecureRequestWarning|warnings\.warn|"
             r"==> NOTE: You are|run significantly faster|.*see the -m section|.*about when gsutil|"
             r"Would set mtime|Copying mtime|gs://\S+ is not a bucket of this machine|To bring data of Google's|failed\.$|.*urllib3")

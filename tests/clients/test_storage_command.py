@@ -270,7 +270,7 @@ def on_terminal(yard, columns, *words, **rest):
     result = subprocess.run([BINARY, "storage", *words], env=yard.client_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                             stderr=theirs, timeout=60, **rest)
     os.close(theirs)
-    reader.join(10)
+    reader.join(60)
     os.close(ours)
     assert result.stdout == b""
     return result.returncode, text

@@ -6,6 +6,7 @@ import signal
 import subprocess
 
 import pytest
+from files import sizes
 
 MEGA = 1 << 20
 
@@ -141,7 +142,7 @@ def test_an_interrupted_upload_goes_on(run, bucket, gcloud, shared_yard, tmp_pat
     killed = subprocess.Popen([gcloud, "storage", "cp", large, f"gs://{bucket}/single"], stderr=subprocess.PIPE,
                               env={**shared_yard.client_environment(), **environment}, start_new_session=True)
     staging = shared_yard.data / "staging"
-    arrived = shared_yard.wait_for(lambda: max((p.stat().st_size for p in staging.iterdir()), default=0) > 16 * MEGA
+    arrived = shared_yard.wait_for(lambda: max(sizes(staging), default=0) > 16 * MEGA
                                    or killed.poll() is not None, 60, "an upload")
     assert arrived and killed.poll() is None, killed.communicate()
     os.killpg(killed.pid, signal.SIGKILL)

@@ -6,6 +6,7 @@ import subprocess
 import urllib.request
 
 import pytest
+from files import sizes
 
 MEGA = 1 << 20
 
@@ -97,7 +98,7 @@ def test_200_mb_with_an_interruption(run, gsutil, shared_yard, tmp_path, warm_gs
     killed = subprocess.Popen([gsutil, "cp", large, "gs://gsutil-large/large"], stderr=subprocess.PIPE, start_new_session=True,
                               env={**shared_yard.client_environment(), "HOME": warm_gsutil.home})
     staging = shared_yard.data / "staging"
-    shared_yard.wait_for(lambda: max((p.stat().st_size for p in staging.iterdir()), default=0) > 16 * MEGA
+    shared_yard.wait_for(lambda: max(sizes(staging), default=0) > 16 * MEGA
                          or killed.poll() is not None, 60, "an upload")
     assert killed.poll() is None, killed.communicate()
     os.killpg(killed.pid, signal.SIGKILL)

@@ -9,6 +9,7 @@ import threading
 import time
 
 import pytest
+from files import sizes
 from proxy import Proxy, address
 from yard import BINARY
 
@@ -94,7 +95,7 @@ def test_a_pipe_is_written_not_replaced(run, bucket, tmp_path):
     reader = threading.Thread(target=lambda: got.append((tmp_path / "pipe").read_text()))
     reader.start()
     run("cp", f"{bucket}/f", "pipe")
-    reader.join(10)
+    reader.join(60)
     assert got == ["through a pipe"] and (tmp_path / "pipe").is_fifo()
     assert "No space left on device" in run("cp", f"{bucket}/f", "/dev/full", expect=1).text
     assert pathlib.Path("/dev/full").is_char_device()
@@ -171,7 +172,7 @@ def test_ctrl_c_in_a_download(run, bucket, tmp_path, shared_yard, size, kept):
     slow = Slow(shared_yard)
     client = subprocess.Popen([BINARY, "storage", "cp", f"{bucket}/big", "back"], cwd=tmp_path, stderr=subprocess.PIPE, text=True,
                               env={**shared_yard.client_environment(), "TRAINYARD_URL": slow.url}, preexec_fn=hears_ctrl_c)
-    shared_yard.wait_for(lambda: any(p.stat().st_size > 0 for p in tmp_path.glob("back*")), 30, "a download")
+    shared_yard.wait_for(lambda: any(sizes(tmp_path, "back*")), 60, "a download")
     client.send_signal(signal.SIGINT)
     _, text = client.communicate(timeout=30)
     slow.close()
@@ -185,11 +186,13 @@ def test_ctrl_c_in_an_upload(run, bucket, tmp_path, shared_yard):
     (tmp_path / "d").mkdir()
     for i in range(500):
         (tmp_path / "d" / f"f{i}").write_text("x" * i)
+    held = Held(shared_yard, 100_000)  # of the 125,000 that they have: it cannot end before it hears of it
     client = subprocess.Popen([BINARY, "storage", "cp", "-r", "d", bucket], cwd=tmp_path, stderr=subprocess.PIPE, text=True,
-                              env=shared_yard.client_environment(), preexec_fn=hears_ctrl_c)
+                              env={**shared_yard.client_environment(), "TRAINYARD_URL": held.url}, preexec_fn=hears_ctrl_c)
     client.stderr.readline()  # the first is being copied
     client.send_signal(signal.SIGINT)
     client.communicate(timeout=30)
+    held.close()
     assert client.returncode == -signal.SIGINT
     folder = shared_yard.data / "buckets" / bucket.removeprefix("gs://") / "d"
     found = {p.name: p.stat().st_size for p in folder.iterdir()} if folder.exists() else {}
@@ -206,7 +209,7 @@ def test_many_small_files_outlive_a_restart(yard, tmp_path, long):
     client = subprocess.Popen([BINARY, "storage", "cp", "-r", "many", "gs://restarted"], cwd=tmp_path, stderr=subprocess.PIPE, text=True,
                               env=yard.client_environment())
     folder = yard.data / "buckets" / "restarted" / "many"
-    yard.wait_for(lambda: folder.exists() and len(os.listdir(folder)) > 50, 30, "some of the uploads")
+    yard.wait_for(lambda: folder.exists() and len(os.listdir(folder)) > 50, 60, "some of the uploads")
     yard.restart()
     text = client.communicate(timeout=120)[1]
     assert client.returncode == 0, text[-2000:]
@@ -226,6 +229,27 @@ def test_a_file_that_shrinks_while_it_is_sent(run, bucket, tmp_path, shared_yard
     slow.close()
     assert client.returncode == 1 and "shrinking" in text.splitlines()[-1], text
     assert "matched no objects" in run("ls", f"{bucket}/o", expect=1).text
+
+
+class Held(Proxy):
+    """Lets so many bytes of the client's through, and no more."""
+
+    def __init__(self, yard, most):
+        self.left, self.gate = most, threading.Event()
+        super().__init__(address(yard))
+
+    def pump(self, source, sink, limit, change):
+        if source.getsockname()[1] == self.port:
+            def change(data):
+                self.left -= len(data)
+                if self.left < 0:
+                    self.gate.wait()
+                return data
+        super().pump(source, sink, limit, change)
+
+    def close(self):
+        self.gate.set()
+        super().close()
 
 
 class SlowUp(Proxy):

@@ -15,13 +15,6 @@ QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": ""}
 
 
 @pytest.fixture(scope="module")
-def rides(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("rides")
-    subprocess.run([sys.executable, EXAMPLE / "make_data.py", folder], check=True)
-    return folder
-
-
-@pytest.fixture(scope="module")
 def tf_python(tf_yard):
     """The runtime's own interpreter, for what is run by hand."""
     added = tf_yard.trainyard("runtimes", "add", IMAGE, timeout=900)
@@ -32,9 +25,9 @@ def tf_python(tf_yard):
     raise AssertionError("no runtime with TensorFlow 2.15")
 
 
-def arguments(rides, output, batch=5, examples=100, evals=1):
+def arguments(rides, output, batch=5, examples=100, evals=1, lr=0.001):
     return [f"--train_data_path={rides}/taxi-train*", f"--eval_data_path={rides}/taxi-valid*", f"--output_dir={output}",
-            f"--batch_size={batch}", f"--num_examples_to_train_on={examples}", f"--num_evals={evals}", "--nbuckets=10", "--lr=0.001",
+            f"--batch_size={batch}", f"--num_examples_to_train_on={examples}", f"--num_evals={evals}", "--nbuckets=10", f"--lr={lr}",
             "--nnsize=32 8"]
 
 
@@ -91,12 +84,13 @@ def test_job_learns(tf_yard, tf_python, rides, tmp_path):
         "machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": "1",
         "pythonPackageSpec": {"executorImageUri": IMAGE, "packageUris": [str(package)], "pythonModule": "trainer.task",
                               "env": [{"name": k, "value": v} for k, v in QUIET.items()],
-                              "args": arguments(rides, tmp_path / "out", batch=50, examples=50_000, evals=2)}}])
+                              "args": arguments(rides, tmp_path / "out", batch=50, examples=50_000, evals=2, lr=0.02)}}])
     job = tf_yard.wait(name, seconds=900)
     assert job["state"] == "JOB_STATE_SUCCEEDED", (job, tf_yard.lines(name)[-30:])
     (final,) = [line for line in tf_yard.lines(name) if line.startswith("final ")]
-    assert float(re.search(r'"val_rmse": ([\d.]+)', final)[1]) < 4, final
-    assert 8 < price(tf_python, outputs(tmp_path / "out")) < 25
+    # The mean of all fares, 8.6, would be off by 3.1; this ride costs 13.8 by the rule that make_data.py has.
+    assert float(re.search(r'"val_rmse": ([\d.]+)', final)[1]) < 2, final
+    assert 11 < price(tf_python, outputs(tmp_path / "out")) < 17
 
 
 def names(yard, prefix):

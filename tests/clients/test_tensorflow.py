@@ -1,8 +1,16 @@
 """Real TensorFlow and scikit-learn jobs as Python packages, on runtimes made from PyPI (hundreds of megabytes, once a run:
 tf_yard in conftest.py).
 """
+import json
+import re
+import shutil
+import subprocess
+import sys
+
 import pytest
 from packages import pool, sdist
+from replicas import after_the_workers
+from yard import BINARY, TOP
 
 pytestmark = pytest.mark.slow
 IMAGE = "us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-15:latest"
@@ -32,80 +40,122 @@ def test_gpu_image_of_another_python_runs_on_cpu(tf_yard, tmp_path):
     assert any(text.startswith("Warning:") and "tensorflow==2.8.0" in text for text in said)
 
 
-MULTI_WORKER = '''
-import json, os
-import numpy as np
+# ---- one spec, two programs: TensorFlow's strategies and ours, from the same pools, machines and flags ----
+
+MULTI_WORKER = """
+import datetime, json, os
 import tensorflow as tf
+from trainer import model, task
 
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
-task = json.loads(os.environ["TF_CONFIG"])["task"]
-print("replicas", strategy.num_replicas_in_sync, task["type"], flush=True)
-x = np.random.default_rng(1).normal(size=(512, 4)).astype("float32")
-y = x @ np.array([[1.], [2.], [3.], [4.]], dtype="float32")
-data = tf.data.Dataset.from_tensor_slices((x, y)).repeat().batch(64)
+me = json.loads(os.environ["TF_CONFIG"])["task"]
+print("replicas", strategy.num_replicas_in_sync, me["type"], flush=True)
+args = task.parse_args()
+data = model.load_dataset(args["train_data_path"], args["batch_size"], repeat=True)
 options = tf.data.Options()
 options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-data = data.with_options(options)
 with strategy.scope():
-    model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(4,))])
-    model.compile(optimizer=tf.keras.optimizers.SGD(0.1), loss="mse")
-history = model.fit(data, epochs=3, steps_per_epoch=16, verbose=2)
-print("trained", task["type"], history.history["loss"][0] > history.history["loss"][-1], flush=True)
-chief = task["type"] == "chief"
-folder = os.environ["AIP_MODEL_DIR"] if chief else "worker-model"
-model.save(folder)
-print("saved", task["type"], flush=True)
-'''
+    built = model.build_model(args["nbuckets"], args["nnsize"], args["lr"])
+steps = args["num_examples_to_train_on"] // (args["batch_size"] * args["num_evals"])
+history = built.fit(data.with_options(options), epochs=args["num_evals"], steps_per_epoch=steps, verbose=2)
+chief = me["type"] == "chief"
+folder = os.path.join(args["output_dir"], "export", "savedmodel", "1") if chief else "worker-model"
+built.save(folder)
+print("saved", me["type"], flush=True)
+done = os.path.join(args["output_dir"], "worker-is-done")
+if chief:  # its end is the job's
+    import time
+    while not os.path.exists(done):
+        time.sleep(0.1)
+else:
+    os.makedirs(args["output_dir"], exist_ok=True)
+    open(done, "w").close()
+"""
 
 
-def test_multi_worker_mirrored_on_chief_and_worker(tf_yard, tmp_path):
-    archive = package(tmp_path, MULTI_WORKER, requires=["tensorflow>=2.3"])
-    name, job = run(tf_yard, pool(archive, image=IMAGE, env=QUIET), pool(archive, image=IMAGE, env=QUIET),
-                    baseOutputDirectory={"outputUriPrefix": str(tmp_path / "out")})
-    assert job["state"] == "JOB_STATE_SUCCEEDED", (job, tf_yard.lines(name)[-30:])
-    for replica, kind in (("workerpool0-0", "chief"), ("workerpool1-0", "worker")):
-        lines = tf_yard.lines(name, replica)
-        assert f"replicas 2 {kind}" in lines and f"trained {kind} True" in lines, lines
-    assert (tmp_path / "out" / "model" / "saved_model.pb").exists()
-    # tensorflow is there by the name tensorflow-cpu: nothing was fetched for it.
-    assert not any("Collecting tensorflow" in line for line in tf_yard.lines(name, "service") if "cpu" not in line)
+def example(folder, name, more=None):
+    """The example's trainer as a package."""
+    files = {f"trainer/{f.name}": f.read_text() for f in (TOP / "examples" / name / "trainer").glob("*.py")}
+    return sdist(folder / "trainer-0.1.tar.gz", {"trainer/__init__.py": "", **files, **(more or {})}, requires=["tensorflow>=2.3"])
 
 
-PARAMETER_SERVER = '''
-import json, os, sys
-import tensorflow as tf
-
-tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.ERROR)
-task = json.loads(os.environ["TF_CONFIG"])["task"]
-
-
-def train():
-    x = tf.random.stateless_normal((256, 2), seed=(1, 2))
-    y = tf.reduce_sum(x * [1.0, 2.0], axis=1)
-    return tf.data.Dataset.from_tensor_slices(({"a": x[:, 0], "b": x[:, 1]}, y)).repeat().batch(32)
+def programs(package, module, model):
+    """What a pool runs, without its arguments: TensorFlow's or ours."""
+    environment = [{"name": k, "value": v} for k, v in QUIET.items()]
+    return {"tensorflow": ("pythonPackageSpec", {"executorImageUri": IMAGE, "packageUris": [package], "pythonModule": module, "env": environment}),
+            "trainyard": ("containerSpec", {"imageUri": "host", "command": ["trainyard", "train", model], "env": environment})}
 
 
-columns = [tf.feature_column.numeric_column(k) for k in "ab"]
-estimator = tf.estimator.LinearRegressor(columns, model_dir=os.path.join(os.environ["AIP_MODEL_DIR"], "estimator"),
-                                         optimizer=lambda: tf.keras.optimizers.legacy.Ftrl(0.2))
-print("begin", task["type"], task["index"], flush=True)
-tf.estimator.train_and_evaluate(estimator, tf.estimator.TrainSpec(train, max_steps=300),
-                                tf.estimator.EvalSpec(train, steps=4, start_delay_secs=0, throttle_secs=0))
-print("end", task["type"], task["index"], flush=True)
-'''
+def create(yard, folder, kind, program, args, replicas):
+    """Pools of so many replicas, as a user's --config file, by gcloud where it is."""
+    spec = {"workerPoolSpecs": [{"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": count, kind: {**program, "args": args}}
+                                for count in replicas]}
+    if kind == "containerSpec" and len(replicas) > 2:  # it has no second to lose: its workers would come to a job that is over
+        trace = folder / "trace"
+        first, *others = spec["workerPoolSpecs"]
+        first[kind] = {**first[kind], "command": [*after_the_workers(trace, workers=replicas[1], ps=replicas[2]), *program["command"]]}
+        for each in (first, *others):
+            each[kind] = {**each[kind], "args": [*args, f"--ps_trace={trace}"]}
+    (folder / "job.yaml").write_text(json.dumps(spec))  # JSON is YAML
+    made = yard.run(shutil.which("gcloud") or BINARY, "ai", "custom-jobs", "create", "--region=us-central1", "--display-name=strategies",
+                    f"--config={folder}/job.yaml")
+    assert made.returncode == 0, made.stderr
+    return re.search(r"\[(projects/[^\]]+)\]", made.stderr)[1]
 
 
-def test_parameter_server_estimator(tf_yard, tmp_path):
-    """ps never ends by itself: it and the workers are stopped when the chief is done."""
-    archive = package(tmp_path, PARAMETER_SERVER)
+def side(yard, tmp_path, which, package, module, model, args, replicas):
+    """One side of a spec, run to its end -> its job and its output folder."""
+    folder = tmp_path / which
+    folder.mkdir()
+    kind, program = programs(package, module, model)[which]
+    name = create(yard, folder, kind, program, [*args, f"--{'job-dir' if model == 'chicago_taxi' else 'output_dir'}={folder}/out"], replicas)
+    job = yard.wait(name, seconds=900)
+    assert job["state"] == "JOB_STATE_SUCCEEDED", (which, job, yard.lines(name)[-40:])
+    return name, folder / "out"
 
-    def member(replicas):
-        return pool(archive, image=IMAGE, env=QUIET, replicas=replicas)
-    name, job = run(tf_yard, member(1), member(2), member(1), baseOutputDirectory={"outputUriPrefix": str(tmp_path / "out")})
-    assert job["state"] == "JOB_STATE_SUCCEEDED", (job, tf_yard.lines(name)[-40:])
-    lines = tf_yard.lines(name)
-    assert {"begin chief 0", "begin worker 0", "begin worker 1", "begin ps 0", "end chief 0"} <= set(lines) and "end ps 0" not in lines
-    assert list((tmp_path / "out" / "model" / "estimator").glob("model.ckpt-*"))
+
+def test_one_spec_of_chief_and_worker(tf_yard, tmp_path):
+    """MultiWorkerMirroredStrategy and our multi_worker."""
+    rides = tmp_path / "rides"
+    subprocess.run([sys.executable, TOP / "examples" / "taxifare-tf" / "make_data.py", rides], check=True, stdout=subprocess.DEVNULL)
+    package = example(tmp_path, "taxifare-tf", {"trainer/together.py": MULTI_WORKER})
+    args = [f"--train_data_path={rides}/taxi-train*", f"--eval_data_path={rides}/taxi-valid*", "--batch_size=64", "--num_examples_to_train_on=6400",
+            "--num_evals=2"]
+    lines = {}
+    for which in ("tensorflow", "trainyard"):
+        name, out = side(tf_yard, tmp_path, which, package, "trainer.together", "taxifare", args, (1, 1))
+        (model,) = (out / "export" / "savedmodel").iterdir()
+        assert (model / "saved_model.pb").exists()
+        lines[which] = [tf_yard.lines(name, f"workerpool{i}-0") for i in range(2)]
+        # tensorflow is there by the name tensorflow-cpu: nothing was fetched for it.
+        assert not any("Collecting tensorflow" in line for line in tf_yard.lines(name, "service") if "cpu" not in line)
+    for i, kind in enumerate(("chief", "worker")):
+        assert f"replicas 2 {kind}" in lines["tensorflow"][i] and f"saved {kind}" in lines["tensorflow"][i], lines["tensorflow"][i]
+    for i, kind in enumerate(("chief", "worker 0")):
+        assert any(line.startswith(f"{kind}: 3200 examples computed") for line in lines["trainyard"][i]), lines["trainyard"][i]
+
+
+def test_one_spec_of_chief_workers_ps_and_evaluator(tf_yard, tmp_path):
+    """ParameterServerStrategy of tf.estimator, whose ps tasks never end by themselves, and our parameter_server."""
+    rides = tmp_path / "rides"
+    subprocess.run([sys.executable, TOP / "examples" / "chicago_taxi" / "make_data.py", rides], check=True, stdout=subprocess.DEVNULL)
+    package = example(tmp_path, "chicago-taxi-tf")
+    args = [f"--train-files={rides}/train.csv", f"--eval-files={rides}/eval.csv", "--batch-size=128", "--train-size=8000", "--num-epochs=3",
+            "--learning-rate=0.001", "--hidden-units=128,0,0", "--num-layers=3", "--layer-sizes-scale-factor=0.5"]
+    replicas = (1, 2, 1, 1)
+    lines, out = {}, {}
+    for which in ("tensorflow", "trainyard"):
+        name, out[which] = side(tf_yard, tmp_path, which, package, "trainer.task", "chicago_taxi", args, replicas)
+        lines[which] = [line for pool, count in enumerate(replicas) for i in range(count) for line in tf_yard.lines(name, f"workerpool{pool}-{i}")]
+    for role in ("chief 0", "worker 0", "worker 1", "ps 0", "evaluator 0"):
+        assert any(line.startswith(f"replica {role} of TensorFlow 2.15") for line in lines["tensorflow"]), role
+    assert "replica chief 0 is done" in lines["tensorflow"] and "replica ps 0 is done" not in lines["tensorflow"]
+    assert list(out["tensorflow"].glob("model.ckpt-*")) and list(out["tensorflow"].glob("export/estimate/*/saved_model.pb"))
+    ours = [line for line in lines["trainyard"] if "examples computed" in line]
+    assert sorted(line.partition(":")[0] for line in ours) == ["chief", "evaluator 0", "ps 0", "worker 0", "worker 1"], ours
+    assert list(out["trainyard"].glob("export/savedmodel/*/saved_model.pb"))
+    (steps,) = [re.search(r" over (\d+) steps", line)[1] for line in lines["trainyard"] if " over " in line and " steps" in line]
+    assert any(line.startswith(f"step {steps} - loss:") for line in lines["trainyard"]), "the evaluator evaluates the last checkpoint"
 
 
 def test_bug_in_the_trainer_is_the_job_s_error(tf_yard, tmp_path):

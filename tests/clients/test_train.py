@@ -29,20 +29,6 @@ def trainyard(*arguments, ok=True, stdin=None):
 
 
 @pytest.fixture(scope="module")
-def rides(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("rides")
-    subprocess.run([sys.executable, TOP / "examples" / "taxifare-tf" / "make_data.py", folder], check=True)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def trips(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("trips")
-    subprocess.run([sys.executable, TOP / "examples" / "chicago_taxi" / "make_data.py", folder], check=True)
-    return folder
-
-
-@pytest.fixture(scope="module")
 def tensorflow(tf_python):
     """Run a piece of Python in the TensorFlow venv -> what it prints, as JSON."""
     def call(code, *arguments):
@@ -546,6 +532,29 @@ def test_two_runs_do_not_share_an_output_folder(rides, tmp_path):
     assert (out / ".trainyard.lock").exists()
     taxifare(rides, out)
     assert not (out / ".trainyard.lock").exists() and len(list((out / "export" / "savedmodel").iterdir())) == 1
+
+
+def test_an_output_folder_that_is_removed_is_made_again(rides, tmp_path):
+    """While the run goes on: one warning, then curves, checkpoints, the lock and the model are there as ever."""
+    out = tmp_path / "out"
+    command = [BINARY, "train", "taxifare", "--train_data_path", f"{rides}/taxi-train*", "--num_examples_to_train_on", "4000000", "--num_evals", "8",
+               "--nnsize", "8", "--nbuckets", "3", "--output_dir", out]
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        for line in run.stdout:
+            if "Epoch 3/" in line:  # the second one's files are written, the third is at work
+                out.rename(tmp_path / "gone")
+                shutil.rmtree(tmp_path / "gone")
+            if "Epoch 5/" in line:
+                told = trainyard("train", "taxifare", "--train_data_path", "/nowhere", "--output_dir", out, ok=False)
+                assert f"is in use by process {run.pid} on " in told, told
+                break
+    finally:
+        _, errors = run.communicate()
+    assert run.returncode == 0 and errors.count("was removed or moved while the run writes there") == 1, errors
+    assert len(list((out / "tensorboard" / "train").glob("events.out.tfevents.*"))) == 1
+    assert list((out / "checkpoints").glob("ckpt-*.index")) and exported(out)
+    assert not (out / ".trainyard.lock").exists()
 
 
 def test_a_write_that_fails_takes_nothing_away_and_leaves_nothing(rides, tmp_path):

@@ -3,17 +3,9 @@ import json
 import os
 import pathlib
 import subprocess
-import sys
 
 import pytest
-from yard import BINARY, TOP
-
-
-@pytest.fixture(scope="module")
-def rides(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("rides")
-    subprocess.run([sys.executable, TOP / "examples" / "taxifare-tf" / "make_data.py", folder], check=True)
-    return folder
+from yard import BINARY
 
 
 def test_the_binary_is_first_in_path(shared_yard):

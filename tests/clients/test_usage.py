@@ -112,7 +112,7 @@ def test_samples_while_it_runs(usage_yard):
     def samples():
         replicas = usage(usage_yard, name)["attempts"][0]["replicas"]
         return replicas[0]["samples"] if replicas else []
-    usage_yard.wait_for(lambda: len(samples()) >= 3, 30, "three samples")
+    usage_yard.wait_for(lambda: len(samples()) >= 3, 60, "three samples")
     (replica,) = usage(usage_yard, name)["attempts"][0]["replicas"]
     assert replica["ended"] is False and replica["cpuSeconds"] > 0
     times, cpu = [s[0] for s in replica["samples"]], [s[1] for s in replica["samples"]]
@@ -156,7 +156,7 @@ def test_a_fork_bomb_within_its_limit(tmp_path):
         assert groups_of(name) == []
         stubborn = bomb.replace("  if os.fork", "  try:\n   if os.fork") + "\n  except OSError: print('full', flush=True); time.sleep(1)"
         name = yard.create(sys.executable, "-c", stubborn)  # never ends by itself
-        yard.wait_for(lambda: "full" in lines(yard, name, "workerpool0-0"), 30, "the limit")
+        yard.wait_for(lambda: "full" in lines(yard, name, "workerpool0-0"), 60, "the limit")
         yard.cancel(name)
         assert yard.wait(name)["state"] == "JOB_STATE_CANCELLED"
         assert groups_of(name) == []
@@ -164,9 +164,10 @@ def test_a_fork_bomb_within_its_limit(tmp_path):
 
 def test_receipts_outlive_a_killed_server(tmp_path):
     with Yard(tmp_path) as yard:
-        name = yard.create(sys.executable, "-c", BURN)
+        name = yard.create(sys.executable, "-c", f"{BURN}import os\nwhile not os.path.exists({str(tmp_path / 'go')!r}): time.sleep(0.05)\n")
         yard.wait(name, "JOB_STATE_RUNNING")
         yard.restart()
+        (tmp_path / "go").touch()
         assert yard.wait(name)["state"] == "JOB_STATE_SUCCEEDED"
         (replica,) = usage(yard, name)["attempts"][0]["replicas"]
         assert replica["method"] and 0.5 < replica["cpuSeconds"] < 20
@@ -181,7 +182,8 @@ def conductor_of(yard, name):
 def test_a_killed_conductor_loses_one_receipt(tmp_path):
     with Yard(tmp_path) as yard:
         name = yard.create("sh", "-c", "if [ -e ../../1/marked ]; then exit 0; fi; touch ../../1/marked; while :; do :; done")
-        yard.wait_for(lambda: (yard.data / "jobs" / id_of(name) / "1" / "usage").exists(), 30, "a sample")
+        yard.wait_for((yard.data / "jobs" / id_of(name) / "1" / "marked").exists, 30, "its first attempt")
+        yard.wait_for(lambda: [r for a in usage(yard, name)["attempts"] for r in a["replicas"] if r["cpuSeconds"] > 0], 30, "a sample")
         if cgroups(yard)["result"] == "ok":
             assert groups_of(name)
         os.kill(conductor_of(yard, name), signal.SIGKILL)

@@ -42,7 +42,7 @@ def test_watch_in_a_pipe_prints_changes(shared_yard):
             assert line[3] == "watched"
             act()
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 130
+        assert process.wait(30) == 130
     finally:
         process.kill()
         process.wait()
@@ -59,7 +59,7 @@ def test_watch_on_a_terminal_redraws(shared_yard):
         while len(re.findall(rb"\x1b\[H\x1b\[J[^\x1b]*drawn +SUCCEEDED", text)) < 2:
             text += os.read(ours, 65536)
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 130
+        assert process.wait(30) == 130
     finally:
         process.kill()
         process.wait()

@@ -47,6 +47,22 @@ def test_running_and_ended(small_yard):
     assert "FAILED" in text and "status of 3" in text and "no such column" in text
 
 
+def test_attempts_that_are_over(small_yard, tmp_path):
+    """The last one that failed with the end of what it printed, those before it in a line each."""
+    script = f"echo >> {tmp_path}/n; n=$(wc -l < {tmp_path}/n); seq 30; echo word $n; [ $n = 3 ] && exec sleep 600; exit 75"
+    name = small_yard.create("sh", "-c", script)
+    small_yard.wait_for(lambda: "Attempt 3;" in (text := why(small_yard, name)) and "are running" in text, 30, "the third attempt")
+    text = why(small_yard, name)
+    ended = "The replica workerpool0-0 exited with a non-zero status of 75"
+    assert f"The attempt before: {ended}. " in text and "\n29\n30\nword 2\n" in text and "\n28\n" not in text, text
+    assert f"\nAttempt 1: {ended}: word 1\n" in text, text
+    assert json.loads(why(small_yard, name, "--format=json"))["earlier"] == [{"attempt": 1, "reason": f"{ended}: word 1"}]
+    small_yard.cancel(name)
+    small_yard.wait(name)
+    text = why(small_yard, name)
+    assert "CANCELLED" in text and f"\nAttempt 1: {ended}: word 1\nAttempt 2: {ended}: word 2\n" in text and "\n30\n" not in text, text
+
+
 def test_in_the_grace_period_after_its_timeout(tmp_path):
     with Yard(tmp_path, settings={"grace_ms": 600000}) as yard:
         name = yard.create("sh", "-c", f"trap 'echo stopping' TERM; while [ ! -e {tmp_path}/go ]; do sleep 0.1; done", scheduling={"timeout": "1s"})

@@ -22,8 +22,9 @@ def restart(yard):
 
 
 def gang(yard):
-    talk = "echo here; sleep 0.2"
-    return yard.job(pools=[yard.pool("sh", "-c", talk), yard.pool("sh", "-c", talk, replicas=2)]), (SUCCEEDED,)
+    # The job ends with its chief, which waits for the others' words: each touches a file in its own folder when it has said them.
+    talk, wait = "echo here; touch said; ", "until [ -e ../1-0/said ] && [ -e ../1-1/said ]; do sleep 0.05; done"
+    return yard.job(pools=[yard.pool("sh", "-c", talk + wait), yard.pool("sh", "-c", talk + "sleep 0.2", replicas=2)]), (SUCCEEDED,)
 
 
 def cancel(yard):

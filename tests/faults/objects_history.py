@@ -395,7 +395,7 @@ def check_disk(yard):
     assert not (left := strays(yard)), f"stray files in staging/: {left}"
     waiting = ("SELECT (SELECT count(*) FROM removal) + (SELECT count(*) FROM object WHERE stage <> '')"
                " + (SELECT count(*) FROM old WHERE stage <> '')")
-    yard.wait_for(lambda: rows(yard, waiting) == [(0,)], 20, "the objects to settle")
+    yard.wait_for(lambda: rows(yard, waiting) == [(0,)], 60, "the objects to settle")
     assert rows(yard, "PRAGMA integrity_check") == [("ok",)]
 
 

@@ -56,7 +56,7 @@ class Driver:
         for name, fate in zip(names, JOBS):
             while fate is fates.cancel and self.call("POST", f"/v1/{name}:cancel", {}) is None:
                 pass
-        end = time.monotonic() + 60
+        end = time.monotonic() + 120
         while len(self.witness.final) < len(names):
             assert time.monotonic() < end, f"not ended: {set(names) - set(self.witness.final)}\n{self.yard.log_tail()}"
             self.alive()
@@ -117,7 +117,7 @@ def test_dies_at_every_step(who, tmp_path, rng, long):
         # How many steps a run takes depends on timing: one that needed fewer than n does not mean that all do.
         if long and quiet == QUIET:
             break
-        if not long and time.monotonic() > end:
+        if not long and time.monotonic() > end and deaths:
             break
     print(f"{who}: {walked} crash points walked, somebody died at {points} of them, {deaths} deaths")
     assert deaths, "no crash point was reached: the seam is not in use"

@@ -8,6 +8,7 @@ import urllib.parse
 import fates
 import invariants
 import pytest
+from files import sizes
 from yard import BINARY, PARENT, Yard
 
 
@@ -59,7 +60,7 @@ def test_goes_on_when_space_is_back(small_disk, tmp_path_factory):
         assert yard.get("/healthz").status == 200
         assert yard.describe(talker)["state"] == "JOB_STATE_RUNNING"
         filler.unlink()
-        invariants.check(yard, witness, seconds=60)
+        invariants.check(yard, witness, seconds=120)
         assert yard.lines(talker) == [f"line {i} of a talkative job" for i in range(lines)]
         again = yard.create("true")
         assert yard.wait(again)["state"] == "JOB_STATE_SUCCEEDED"
@@ -90,12 +91,12 @@ def test_a_full_disk_can_be_emptied(small_disk, tmp_path):
         for i in range(6):
             assert storage(yard, "cp", tmp_path / "one.bin", f"gs://full/{i}").returncode == 0
         reserve = yard.data / "reserve"
-        yard.wait_for(lambda: reserve.exists() and reserve.stat().st_blocks * 512 >= 4 << 20, 10, "the reserve")
+        yard.wait_for(lambda: reserve.exists() and reserve.stat().st_blocks * 512 >= 4 << 20, 30, "the reserve")
         filler = fill(small_disk)
         assert left(small_disk) == 0
         result = storage(yard, "rm", "gs://full/0", "gs://full/1")
         assert result.returncode == 0, result.stderr + yard.log_tail()
-        yard.wait_for(lambda: reserve.exists(), 10, "the reserve to be made again")
+        yard.wait_for(lambda: reserve.exists(), 30, "the reserve to be made again")
 
         yard.stop()
         fill(small_disk)
@@ -116,14 +117,14 @@ def test_a_copy_to_a_full_disk_fails_at_once(small_disk, tmp_path):
     (tmp_path / "large.bin").write_bytes(b"x" * 40_000_000)
     with Yard(small_disk, settings={"disk_reserve_bytes": 0}) as yard:
         assert storage(yard, "buckets", "create", "gs://full").returncode == 0
-        yard.wait_for(lambda: (yard.data / "reserve").exists(), 10, "the reserve")
+        yard.wait_for(lambda: (yard.data / "reserve").exists(), 30, "the reserve")
 
         def refusals():
             return yard.log_file.read_text().count("gcs.refused")
         result = storage(yard, "cp", tmp_path / "large.bin", "gs://full/large")
         assert result.returncode == 1 and "No space left" in result.stderr, result.stderr
         assert refusals() == 1, yard.log_tail()
-        yard.wait_for(lambda: sum(p.stat().st_size for p in (yard.data / "staging").iterdir()) == 0, 10, "the bytes to go")
+        yard.wait_for(lambda: sum(sizes(yard.data / "staging")) == 0, 30, "the bytes to go")
         fill(small_disk)
         result = storage(yard, "cp", tmp_path / "small.bin", "gs://full/small")
         assert result.returncode == 1 and ("No space left" in result.stderr or "disk full" in result.stderr), result.stderr

@@ -5,7 +5,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import invariants
 from yard import BINARY, TOP, Yard
@@ -13,11 +12,11 @@ from yard import BINARY, TOP, Yard
 # A daemon as nasty as they come: double fork, setsid, descriptors closed, signals ignored.
 DAEMON = r"""
 import os, signal, sys, time
-print("started", flush=True)
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
         for s in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT): signal.signal(s, signal.SIG_IGN)
+        print("started", flush=True)
         os.closerange(0, 256)
         time.sleep(600)
     os._exit(0)
@@ -40,17 +39,16 @@ def conductors(yard, job_id):
 def kill_conductor(yard):
     name = yard.create(sys.executable if os.access(sys.executable, os.X_OK) else "python3", "-c", DAEMON)
     job_id = name.rsplit("/", 1)[1]
-    yard.wait_for(lambda: "started" in yard.lines(name), 20, "the first line")
-    time.sleep(0.2)
+    yard.wait_for(lambda: "started" in yard.lines(name), 60, "the first line")
     before = {pid for job, pid in invariants.marks_alive() if job == job_id}
     assert len(before) >= 2, "the daemon should be running"
     (pid,) = conductors(yard, job_id)
     os.kill(pid, signal.SIGKILL)
-    yard.wait_for(lambda: not before & {p for j, p in invariants.marks_alive() if j == job_id}, 10,
+    yard.wait_for(lambda: not before & {p for j, p in invariants.marks_alive() if j == job_id}, 30,
                   "all descendants to be gone")
     # Lost is not failed: the rules give it another attempt.
-    yard.wait_for(lambda: yard.lines(name).count("started") == 2, 20, "the second attempt")
-    assert yard.describe(name)["state"] == "JOB_STATE_RUNNING"
+    yard.wait_for(lambda: yard.lines(name).count("started") == 2, 60, "the second attempt")
+    yard.wait(name, "JOB_STATE_RUNNING")  # its line may be read before the server has heard that it runs
     yard.cancel(name)
     assert yard.wait(name)["state"] == "JOB_STATE_CANCELLED"
     assert not [p for j, p in invariants.marks_alive() if j == job_id]

@@ -40,31 +40,34 @@ def succeeds_once(yard, name):
 
 def test_server_killed(prepared_yard, tmp_path):
     """The conductor goes on without it: nothing is installed twice."""
-    name = preparing(prepared_yard, tmp_path, seconds=4)
+    name = preparing(prepared_yard, tmp_path)
     prepared_yard.restart(signal.SIGKILL)
+    (tmp_path / "go").touch()
     assert succeeds_once(prepared_yard, name) == 1
 
 
 def test_conductor_killed(prepared_yard, tmp_path):
     """pip goes with it; what the first attempt left half made is made again from nothing."""
     yard = prepared_yard
-    name = preparing(yard, tmp_path, seconds=4)
+    name = preparing(yard, tmp_path)
     job_id = name.rsplit("/", 1)[1]
     before = {pid for job, pid in invariants.marks_alive() if job == job_id}
     assert before
     (pid,) = conductors(yard, job_id)
     os.kill(pid, signal.SIGKILL)
-    yard.wait_for(lambda: not before & {p for j, p in invariants.marks_alive() if j == job_id}, 10, "pip to be gone")
+    yard.wait_for(lambda: not before & {p for j, p in invariants.marks_alive() if j == job_id}, 30, "pip to be gone")
+    (tmp_path / "go").touch()
     assert succeeds_once(yard, name) == 2
 
 
 def test_both_killed(prepared_yard, tmp_path):
     yard = prepared_yard
-    name = preparing(yard, tmp_path, seconds=4)
+    name = preparing(yard, tmp_path)
     (pid,) = conductors(yard, name.rsplit("/", 1)[1])
     yard.process.kill()
     os.kill(pid, signal.SIGKILL)
     yard.restart(signal.SIGKILL)
+    (tmp_path / "go").touch()
     assert succeeds_once(yard, name) == 2
 
 

@@ -76,7 +76,7 @@ def test_server_killed_at_random_moments(fault_yard, rng, long):
         thread = threading.Thread(target=work)
         thread.start()
         kills, end = 0, time.monotonic() + (120 if long else 15)
-        while time.monotonic() < end:
+        while not failure and (time.monotonic() < end or kills < 6 or len(submitted) < 11):
             time.sleep(rng.expovariate(1 / 0.3))
             yard.restart()
             kills += 1
@@ -106,12 +106,12 @@ def test_conductor_killed(fault_yard):
         "parameterServerCount": "1", "masterConfig": {"imageUri": "host", "containerCommand": command}}}
     assert yard.call("POST", JOBS, body).status == 200
     name = name_of(yard, "lost")
-    yard.wait_for(lambda: len(yard.lines(name)) == 2, 20, "the first lines")
+    yard.wait_for(lambda: len(yard.lines(name)) == 2, 60, "the first lines")
     before = {pid for job, pid in invariants.marks_alive() if job == name.rsplit("/", 1)[1]}
     (pid,) = conductors(yard, name.rsplit("/", 1)[1])
     os.kill(pid, signal.SIGKILL)
-    yard.wait_for(lambda: not before & {p for _, p in invariants.marks_alive()}, 10, "all descendants to be gone")
-    assert yard.wait(name, seconds=40)["state"] == "JOB_STATE_SUCCEEDED"
+    yard.wait_for(lambda: not before & {p for _, p in invariants.marks_alive()}, 30, "all descendants to be gone")
+    assert yard.wait(name, seconds=60)["state"] == "JOB_STATE_SUCCEEDED"
     assert yard.get(f"{JOBS}/lost").json["state"] == "SUCCEEDED"
     lines = yard.lines(name, "workerpool0-0")
     assert [line.split()[0] for line in lines].count("started") == 2 and lines.count("Clean up finished.") == 1

@@ -258,7 +258,7 @@ def test_full_disk(small_disk):
         reply = client.send("POST", f"{client.upload}?uploadType=media&name=huge", b"x" * (30 << 20))
         assert reply is not None and reply.status == 429, reply
         assert "space" in reply.json["error"]["message"] or "disk" in reply.json["error"]["message"], reply
-        yard.wait_for(lambda: not objects_history.strays(yard), 10, "the refused upload's bytes to go")
+        yard.wait_for(lambda: not objects_history.strays(yard), 30, "the refused upload's bytes to go")
 
         filler = fill(small_disk)
         tried = [client.put(f"new/{i}", history.value(BIG)) for i in range(3)]
