@@ -72,10 +72,13 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
         key.chmod(0o400)
         self._start("munged", "-F", "--force", "--num-threads=10", f"--key-file={key}", f"--socket={f}/munge.sock", f"--pid-file={f}/munged.pid",
                     f"--log-file={f}/munged.log", f"--seed-file={f}/munged.seed")
-        time.sleep(0.5)
+        end = time.monotonic() + 60
+        while not (f / "munge.sock").exists():
+            if time.monotonic() > end:
+                raise RuntimeError(f"munged did not come up: see {f}")
+            time.sleep(0.05)
         self._start("slurmctld", "-D")
         self._start("slurmd", "-D")
-        end = time.monotonic() + 30
         while "idle" not in self.run("sinfo", "-h", "-o", "%T").stdout:
             if time.monotonic() > end:
                 raise RuntimeError(f"Slurm did not come up: see {f}")
