@@ -76,6 +76,13 @@ class Replicas:
     def send(self, number, role, index=0):
         self.running[role, index].send_signal(number)
 
+    def stand_still(self, role, index):
+        """For a moment, as one on a busy machine does. Again and again it is slow."""
+        self.send(signal.SIGSTOP, role, index)
+        time.sleep(0.05)
+        self.send(signal.SIGCONT, role, index)
+        time.sleep(0.01)
+
     def kill(self, role, index=0):
         self.send(signal.SIGKILL, role, index)
         self.running[role, index].wait()

@@ -24,6 +24,7 @@ struct peer {
     int64_t sent_ms, mute_ms; /* mute: nothing has come since */
     uint64_t version;         /* of the plain numbers that this worker has */
     char hold[HOLD_BYTES];    /* why there is no answer yet */
+    int64_t held_ns;          /* since when another worker is waited for; 0: none is */
     int64_t failing_ms;       /* since when it fails; 0: it does not */
 };
 struct ps_client {
@@ -32,6 +33,7 @@ struct ps_client {
     void *context;
     size_t servers;
     struct peer *peers;
+    int64_t held_ns; /* it has waited for other workers */
     struct ps_beat beat;
     uint64_t incarnation, sequence, clock, step;
     bool joining;     /* until it is welcome */
@@ -98,8 +100,10 @@ static ty_err frame_take(struct ps_client *c, size_t server, const struct ps_fra
         text_take(p->hold, sizeof p->hold, f->body);
     if (f->kind == PS_FAILED && p->failing_ms == 0)
         p->failing_ms = ty_boot_ms();
-    if (f->kind == PS_HOLD)
+    if (f->kind == PS_HOLD) {
         p->failing_ms = 0;
+        p->held_ns = p->held_ns ? p->held_ns : ty_boot_ns();
+    }
     if (f->kind == PS_HOLD || f->kind == PS_FAILED)
         return TY_OK;
     if (pushed) {
@@ -109,6 +113,7 @@ static ty_err frame_take(struct ps_client *c, size_t server, const struct ps_fra
     } else if (c->pushing == 0 || p->pushed) { /* else the first answer was lost: it comes again */
         p->reply = *f;
         p->done = true;
+        c->held_ns += p->held_ns ? ty_boot_ns() - p->held_ns : 0;
     }
     return TY_OK;
 }
@@ -231,7 +236,7 @@ static void call_send(struct ps_client *c)
         struct peer *p = &c->peers[i];
         p->done = p->pushed = false;
         p->hold[0] = '\0';
-        p->failing_ms = 0;
+        p->failing_ms = p->held_ns = 0;
         p->mute_ms = ty_boot_ms();
         if (p->wanted)
             peer_send(c, p);
@@ -483,6 +488,31 @@ ty_err ps_client_read(struct ps_client *c, uint64_t *ret_step)
         c->step = c->peers[0].reply.b;
     *ret_step = c->step;
     return err;
+}
+
+int64_t ps_client_held_ns(const struct ps_client *c)
+{
+    return c->held_ns;
+}
+
+ty_err ps_client_tell(struct ps_client *c, const void *own, void *ret_all, size_t workers)
+{
+    struct peer *p = &c->peers[0];
+    size_t each = PS_WORDS * sizeof(int64_t);
+    c->sequence++;
+    struct ps_frame f = request(c, PS_TELL);
+    ps_frame_begin(&p->out);
+    ty_buf_add(&p->out, own, each);
+    ps_frame_end(&p->out, &f);
+    want(c, 0, 1);
+    ty_err err = call(c, "the times of all workers");
+    if (err != TY_OK)
+        return err;
+    if (p->reply.kind != PS_TOLD || p->reply.body.len != workers * each)
+        return ty_fail(TY_DATA_LOSS, "ps 0 sent %zu bytes of times, not %zu", p->reply.body.len,
+                       workers * each);
+    memcpy(ret_all, p->reply.body.ptr, p->reply.body.len);
+    return TY_OK;
 }
 
 /* ---- coming and going ---- */

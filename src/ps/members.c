@@ -36,6 +36,7 @@ size_t ps_members_silent(struct ps_members *m, int64_t now_ms)
         struct ps_member *me = &m->list[i];
         if (me->live && now_ms - me->heard_ms > PS_SILENT_MS) {
             me->live = me->begun = me->held.waits = false;
+            memset(me->told, 0, sizeof me->told);
             return i;
         }
     }

@@ -35,6 +35,7 @@ enum {
     PS_ARRAYS = 3,       /* of a variable: its values, then the optimizer's */
     PS_SILENT_MS = 4000, /* then a peer is told to be silent */
     PS_FRAME_BYTES = 1 << 30,
+    PS_WORDS = 6, /* numbers that a worker tells of itself */
 };
 
 /* ---- layout ---- */
@@ -150,6 +151,12 @@ TY_NODISCARD ty_err ps_client_push_pull(struct ps_client *c, const struct ps_par
                                         bool *ret_over);
 /* All arrays of all variables. */
 TY_NODISCARD ty_err ps_client_read(struct ps_client *c, uint64_t *ret_step);
+/* How long this one has waited for other workers, so far. */
+int64_t ps_client_held_ns(const struct ps_client *c);
+/* Tell the first server `own`, PS_WORDS numbers of 8 bytes; `ret_all` (workers, PS_WORDS): what
+ * each worker has told it last. Zeros: it has not, or is not there any more. */
+TY_NODISCARD ty_err ps_client_tell(struct ps_client *c, const void *own, void *ret_all,
+                                   size_t workers);
 TY_NODISCARD ty_err ps_client_keep(struct ps_client *c); /* servers take a snapshot */
 TY_NODISCARD ty_err ps_client_stop(struct ps_client *c); /* nobody begins another step */
 TY_NODISCARD ty_err ps_client_bye(struct ps_client *c);  /* this worker leaves */

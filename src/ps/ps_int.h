@@ -67,6 +67,8 @@ TY_NODISCARD ty_err zmq_open(const struct zmq *z, void *context, int type, const
     X(HOLD)    /* not yet; body: what is waited for */                                             \
     X(PUSH)    /* c = its clock; body: rate scale, plain gradients, gradients of rows */           \
     X(DONE)    /* a = version, b = shared step, c = 1: too late, not applied */                    \
+    X(TELL)    /* body: PS_WORDS numbers */                                                        \
+    X(TOLD)    /* body: as many of each worker */                                                  \
     X(READ)    /* body: a piece */                                                                 \
     X(NUMBERS)                                                                                     \
     X(KEEP)                                                                                        \
@@ -153,6 +155,7 @@ struct ps_member {
     bool known, live, begun; /* begun: it may push one more */
     uint64_t pulled;         /* sequence of the pull that it has begun with */
     int64_t heard_ms, told_ms;
+    int64_t told[PS_WORDS];
     struct ps_process process;
     struct ps_held { /* a pull that must wait */
         bool waits;

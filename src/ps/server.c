@@ -227,6 +227,7 @@ static void welcome(struct server *s, const struct ps_frame *f)
         return;
     }
     m->begun = m->held.waits = false;
+    memset(m->told, 0, sizeof m->told);
     struct ps_frame reply = answer_to(s, f, PS_WELCOME);
     reply.a = m->pushes;
     reply.c = m->incarnation;
@@ -370,6 +371,7 @@ static void bye_take(struct server *s, const struct ps_frame *f)
 {
     struct ps_member *m = &s->members.list[f->worker];
     m->live = m->begun = m->held.waits = false;
+    memset(m->told, 0, sizeof m->told);
     ps_trace(s->state.trace_fd, "\"event\":\"bye\",\"worker\":%" PRIu32, f->worker);
     answer_plain(s, f, PS_DONE);
     held_try(s);
@@ -390,6 +392,20 @@ static void ping_take(struct server *s, const struct ps_frame *f)
     pong_answer(s, f);
 }
 
+static void tell_take(struct server *s, const struct ps_frame *f)
+{
+    struct ps_frame reply = answer_to(s, f, PS_TOLD);
+    if (f->body.len != sizeof s->members.list->told) {
+        answer_text(s, f, PS_REFUSED, "what it tells of itself has another size");
+        return;
+    }
+    memcpy(s->members.list[f->worker].told, f->body.ptr, f->body.len);
+    ps_frame_begin(&s->out);
+    for (size_t i = 0; i < s->members.count; i++)
+        ty_buf_add(&s->out, s->members.list[i].told, sizeof s->members.list[i].told);
+    answer(s, &reply);
+}
+
 static void keep_take(struct server *s, const struct ps_frame *f)
 {
     snapshot_try(s);
@@ -405,6 +421,7 @@ static const struct {
     {PS_HELLO, false, hello_take}, {PS_PING, false, ping_take}, {PS_PULL, true, pull_take},
     {PS_PUSH, true, push_take},    {PS_READ, true, read_take},  {PS_KEEP, true, keep_take},
     {PS_STOP, true, stop_take},    {PS_BYE, false, bye_take},   {PS_END, false, end_take},
+    {PS_TELL, true, tell_take},
 };
 
 static void frame_take(struct server *s, const struct ps_frame *f)

@@ -313,6 +313,32 @@ static void gate_opens_when_the_slowest_has_pushed(void **state)
     place_clear(&p);
 }
 
+static void each_hears_what_all_have_told(void **state)
+{
+    (void)state;
+    struct place p;
+    struct worker chief, other;
+    const int64_t first[PS_WORDS] = {1, 2, 3, 4, 5, 6}, second[PS_WORDS] = {7, 8, 9, 10, 11, 12};
+    const int64_t nothing[PS_WORDS] = {0};
+    int64_t all[TOY_WORKERS][PS_WORDS];
+    place_init(&p, -1);
+    worker_join(&p, &chief, 0);
+    worker_join(&p, &other, 2);
+    assert_ok(ps_client_tell(other.client, second, all, TOY_WORKERS));
+    assert_memory_equal(all[0], nothing, sizeof nothing);
+    assert_ok(ps_client_tell(chief.client, first, all, TOY_WORKERS));
+    assert_memory_equal(all[0], first, sizeof first);
+    assert_memory_equal(all[1], nothing, sizeof nothing);
+    assert_memory_equal(all[2], second, sizeof second);
+    assert_ok(ps_client_bye(other.client)); /* who has left tells nothing */
+    assert_ok(ps_client_tell(chief.client, second, all, TOY_WORKERS));
+    assert_memory_equal(all[0], second, sizeof second);
+    assert_memory_equal(all[2], nothing, sizeof nothing);
+    ps_client_free(other.client);
+    ps_client_free(chief.client);
+    place_clear(&p);
+}
+
 static void replicas_that_disagree_are_refused(void **state)
 {
     (void)state;
@@ -529,6 +555,7 @@ static const struct CMUnitTest tests[] = {
     TEST("serve/push_takes_the_next_pull_along", push_takes_the_next_pull_along),
     TEST("serve/pull_behind_a_push_waits_at_the_gate", pull_behind_a_push_waits_at_the_gate),
     TEST("serve/gate_opens_when_the_slowest_has_pushed", gate_opens_when_the_slowest_has_pushed),
+    TEST("serve/each_hears_what_all_have_told", each_hears_what_all_have_told),
     TEST("serve/replicas_that_disagree_are_refused", replicas_that_disagree_are_refused),
     TEST("serve/chief_says_what_the_run_is", chief_says_what_the_run_is),
     TEST("serve/update_beyond_the_last_step_is_not_applied",

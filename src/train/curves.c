@@ -140,17 +140,19 @@ ty_err curves_replicas(struct curves *c, int64_t epoch, const struct together *t
 {
     static const char *const names[] = {"data", "forward", "backward", "update", "wait"};
     struct ty_buf b;
-    if (t->crew == NULL)
+    if (t->ranks == 0)
         return TY_OK;
     ty_buf_init(&b, EVENT_BYTES);
-    for (int i = 0; i < crew_size(t->crew); i++) {
+    for (size_t i = 0; i < t->ranks; i++) {
         const struct train_times *s = &t->times[i];
+        if (s->steps == 0)
+            continue;
         for (size_t k = 0; k < TY_COUNT(names); k++) {
             char tag[CREW_NAME_BYTES + 30];
             int64_t ns = k < PHASES ? s->ns[k] : s->wait_ns;
             snprintf(tag, sizeof tag, "%s/%s_ms", t->names[i], names[k]);
             event_scalar(&b, seconds_now(), epoch, ty_str_of(tag),
-                         (float)ns / 1e6f / (float)(s->steps > 0 ? s->steps : 1));
+                         (float)ns / 1e6f / (float)s->steps);
         }
     }
     return append(c, 0, &b);

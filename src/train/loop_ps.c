@@ -42,6 +42,8 @@ ty_err run_ps_join(struct run *r)
         return err;
     r->joined_step = (int64_t)joined.step;
     r->position = joined.pushes;
+    together_apart(&r->together, &r->arena, &r->cluster, train_ps_client(r->ps),
+                   r->options->bounded);
     if (joined.step > 0 && !r->options->quiet)
         printf("%s: joins at step %" PRIu64 "\n", r->cluster.name, joined.step);
     if (run_is_chief(r))
@@ -62,7 +64,9 @@ static bool may_pull_ahead(const struct run *r)
 static ty_err step_push(struct run *r, bool *ret_over)
 {
     struct nn_batch *next = may_pull_ahead(r) ? &r->batch : NULL;
+    together_phase(&r->together, r->state.step, PHASE_DATA);
     ty_err err = next ? train_feed_take(r->feed, r->position, next) : TY_OK;
+    together_phase(&r->together, r->state.step, PHASE_UPDATE);
     if (err == TY_OK)
         err = train_ps_push(r->ps, (float)r->state.rate_scale, next, &r->state.step, ret_over);
     r->pulled = next != NULL;
@@ -73,7 +77,9 @@ static ty_err step_pull(struct run *r, bool *ret_over)
 {
     if (r->pulled)
         return TY_OK;
+    together_phase(&r->together, r->state.step, PHASE_DATA);
     ty_err err = train_feed_take(r->feed, r->position, &r->batch);
+    together_phase(&r->together, r->state.step, PHASE_UPDATE);
     return err == TY_OK ? train_ps_pull(r->ps, &r->batch, ret_over) : err;
 }
 
@@ -84,10 +90,12 @@ static ty_err step_run(struct run *r, bool *ret_over)
     ty_err err = step_pull(r, ret_over);
     if (err != TY_OK || *ret_over)
         return err;
+    together_phase(&r->together, r->state.step, PHASE_FORWARD);
     train_ps_begin(r->ps);
     b->step = r->position * r->cluster.trainers + r->cluster.rank;
     b->training = true;
     struct nn_outputs out = nn_net_forward(r->net, b);
+    together_phase(&r->together, r->state.step, PHASE_BACKWARD);
     nn_net_backward(r->net);
     if (!run_loss_is_finite(b, &out))
         return ty_fail(TY_INVALID_ARGUMENT,
@@ -106,7 +114,9 @@ static ty_err step_run(struct run *r, bool *ret_over)
 static ty_err epoch_end(struct run *r, bool *ret_over)
 {
     int64_t epochs = r->model->training.epochs, first = r->state.epoch * r->steps_per_epoch;
-    ty_err err = train_ps_fetch(r->ps, r->optimizer, &r->state.step);
+    ty_err err = together_epoch_apart(&r->together, (int64_t)r->epoch_steps, true);
+    if (err == TY_OK)
+        err = train_ps_fetch(r->ps, r->optimizer, &r->state.step);
     if (err != TY_OK)
         return err;
     int64_t complete = r->state.step / r->steps_per_epoch;
@@ -120,6 +130,15 @@ static ty_err epoch_end(struct run *r, bool *ret_over)
     else if (err == TY_OK)
         err = ps_client_keep(train_ps_client(r->ps));
     return err;
+}
+
+/* Of a worker that is not the chief: what it did. With the last step the servers may be gone. */
+static ty_err worker_epoch_end(struct run *r, bool over)
+{
+    if (r->epoch_steps > 0)
+        report_epoch_end(&r->report, r->steps_per_epoch, &r->metrics, NULL);
+    r->state.epoch = r->state.step / r->steps_per_epoch;
+    return over ? TY_OK : together_epoch_apart(&r->together, (int64_t)r->epoch_steps, false);
 }
 
 /* A signal: the chief leaves a checkpoint, everybody says so and goes. */
@@ -158,6 +177,7 @@ ty_err run_ps_steps(struct run *r)
             if (r->state.epoch < r->model->training.epochs) /* else this step will be told so */
                 report_epoch_begin(&r->report, r->state.epoch);
             r->epoch_steps = 0;
+            together_epoch_begin(&r->together);
         }
         err = step_run(r, &over);
         if (r->options->stop_at_step > 0 && r->state.step >= r->options->stop_at_step)
@@ -166,9 +186,7 @@ ty_err run_ps_steps(struct run *r)
         if (fresh && chief) {
             err = epoch_end(r, &over);
         } else if (fresh) {
-            if (r->epoch_steps > 0)
-                report_epoch_end(&r->report, r->steps_per_epoch, &r->metrics, NULL);
-            r->state.epoch = r->state.step / r->steps_per_epoch;
+            err = worker_epoch_end(r, over);
         } else if (err == TY_OK) {
             report_step(&r->report, r->state.epoch, r->steps_per_epoch - (end - r->state.step),
                         &r->metrics);

@@ -5,7 +5,8 @@
  *                  meet at a file in /dev/shm, on several through MPI
  *
  * Phases of a step are timed, and after each epoch every rank sees all ranks' times: who computes
- * longest while the others wait is named, with what it costs. */
+ * longest while the others wait is named, with what it costs. So are the workers of parameter
+ * servers, whose times come together at the first server. */
 #include "train/train_int.h"
 
 #include <sys/resource.h>
@@ -180,7 +181,8 @@ ty_err together_begin(struct together *t, struct nn_net *n, bool quiet)
         nn_net_mirror(n, t->devices);
     if (t->crew == NULL)
         return TY_OK;
-    ty_err err = crew_room(t->crew, (size_t)crew_size(t->crew) * sizeof *t->times, &room);
+    t->ranks = (size_t)crew_size(t->crew);
+    ty_err err = crew_room(t->crew, t->ranks * sizeof *t->times, &room);
     t->times = room;
     if (err == TY_OK && !quiet)
         buckets_say(n);
@@ -203,23 +205,30 @@ void together_say(const struct together *t, const struct train_cluster *c, const
 
 void together_phase(struct together *t, int64_t step, enum train_phase phase)
 {
-    if (t->crew == NULL)
+    if (t->ranks == 0)
         return;
     int64_t now = ty_boot_ns();
     t->own.ns[t->phase] += now - t->since_ns;
     t->since_ns = now;
     t->phase = phase;
-    if (phase == PHASE_DATA || phase == PHASE_UPDATE) /* the net marks the others */
+    if (t->crew && (phase == PHASE_DATA || phase == PHASE_UPDATE)) /* the net marks the others */
         crew_mark(t->crew, step, PHASE_NAMES[phase]);
+}
+
+static int64_t waited_ns(const struct together *t)
+{
+    struct crew_waits waits;
+    if (t->ps)
+        return ps_client_held_ns(t->ps);
+    crew_waits(t->crew, &waits);
+    return waits.wait_ns;
 }
 
 void together_epoch_begin(struct together *t)
 {
-    struct crew_waits waits;
-    if (t->crew == NULL)
+    if (t->ranks == 0)
         return;
-    crew_waits(t->crew, &waits);
-    t->waited_ns = waits.wait_ns;
+    t->waited_ns = waited_ns(t);
     t->own = (struct train_times){0};
     t->phase = PHASE_DATA;
     t->since_ns = ty_boot_ns();
@@ -234,48 +243,104 @@ static int64_t busy_ns(const struct train_times *t)
     return sum;
 }
 
-static double per_step_ms(int64_t ns, int64_t steps)
+static double per_step_ms(int64_t ns, const struct train_times *t)
 {
-    return (double)ns / 1e6 / (double)(steps > 0 ? steps : 1);
+    return (double)ns / 1e6 / (double)t->steps;
 }
 
-static void slow_say(const struct together *t, int64_t steps)
+/* In ms a step: the slowest rank, and what it takes; the others, on average. False: there is none
+ * to compare with. */
+struct slow {
+    size_t rank;
+    double busy, others;
+};
+static bool slow_find(const struct together *t, struct slow *ret)
 {
-    int size = crew_size(t->crew), slow = 0;
-    ty_assert(size > 1); /* or there would be no crew */
-    int64_t others = 0, all = 0;
-    for (int i = 0; i < size; i++) {
-        slow = busy_ns(&t->times[i]) > busy_ns(&t->times[slow]) ? i : slow;
-        others += busy_ns(&t->times[i]);
+    struct slow s = {0};
+    size_t count = 0;
+    for (size_t i = 0; i < t->ranks; i++) {
+        const struct train_times *r = &t->times[i];
+        if (r->steps == 0)
+            continue;
+        double busy = per_step_ms(busy_ns(r), r);
+        s.others += busy;
+        if (count++ == 0 || busy > s.busy) {
+            s.rank = i;
+            s.busy = busy;
+        }
     }
-    const struct train_times *s = &t->times[slow];
-    others = (others - busy_ns(s)) / (size - 1);
-    all = busy_ns(s) + s->wait_ns;
-    int64_t cost = all > 0 ? 100 * (busy_ns(s) - others) / all : 0;
-    if (cost >= SLOW_PERCENT)
-        printf("%s is slow: it costs %" PRId64 " %% of the time. A step of it: data %.3f ms, "
-               "forward and backward %.3f ms, waiting %.3f ms; the others are busy %.3f ms\n",
-               t->names[slow], cost, per_step_ms(s->ns[PHASE_DATA], steps),
-               per_step_ms(busy_ns(s) - s->ns[PHASE_DATA] - s->ns[PHASE_UPDATE], steps),
-               per_step_ms(s->wait_ns, steps), per_step_ms(others, steps));
+    if (count < 2)
+        return false;
+    s.others = (s.others - s.busy) / (double)(count - 1);
+    *ret = s;
+    return true;
+}
+
+/* Who waits for the slow one loses the time that it takes more than others; where nobody waits,
+ * what is lost are the steps that it does not make. */
+static void slow_say(const struct together *t)
+{
+    struct slow s;
+    if (!slow_find(t, &s))
+        return;
+    const struct train_times *r = &t->times[s.rank];
+    double waits = per_step_ms(r->wait_ns, r), cost = (s.busy - s.others) / (s.busy + waits);
+    if (t->free)
+        cost /= (double)t->ranks;
+    if (100 * cost < SLOW_PERCENT)
+        return;
+    printf("%s is slow: it costs %.0f %% of the %s. A step of it: data %.3f ms, forward and "
+           "backward %.3f ms, %s %.3f ms, waiting %.3f ms; the others are busy %.3f ms\n",
+           t->names[s.rank], 100 * cost, t->free ? "steps" : "time",
+           per_step_ms(r->ns[PHASE_DATA], r),
+           per_step_ms(r->ns[PHASE_FORWARD] + r->ns[PHASE_BACKWARD] - (t->ps ? 0 : r->wait_ns), r),
+           t->ps ? "pull and push" : "update",
+           per_step_ms(r->ns[PHASE_UPDATE] - (t->ps ? r->wait_ns : 0), r), waits, s.others);
+}
+
+/* The last update of the epoch is over. */
+static void own_end(struct together *t, int64_t steps)
+{
+    together_phase(t, steps, PHASE_DATA);
+    t->own.wait_ns = waited_ns(t) - t->waited_ns;
+    t->own.steps = steps;
 }
 
 ty_err together_epoch_end(struct together *t, int64_t steps, bool quiet)
 {
     struct crew_piece pieces[CREW_MOST_RANKS];
-    struct crew_waits waits;
     if (t->crew == NULL)
         return TY_OK;
-    together_phase(t, steps, PHASE_DATA); /* the last update is over */
-    crew_waits(t->crew, &waits);
-    t->own.wait_ns = waits.wait_ns - t->waited_ns;
-    t->own.steps = steps;
+    own_end(t, steps);
     t->times[crew_rank(t->crew)] = t->own;
     for (int i = 0; i < crew_size(t->crew); i++)
         pieces[i] = (struct crew_piece){i, &t->times[i], sizeof *t->times};
     ty_err err = crew_share(t->crew, "the times of an epoch", pieces, (size_t)crew_size(t->crew));
     if (err == TY_OK && !quiet)
-        slow_say(t, steps);
+        slow_say(t);
+    return err;
+}
+
+/* ---- with parameter servers ---- */
+
+void together_apart(struct together *t, struct ty_arena *a, const struct train_cluster *c,
+                    struct ps_client *ps, bool bounded)
+{
+    t->arena = a;
+    t->ps = ps;
+    t->free = !bounded;
+    t->ranks = c->trainers;
+    t->names = names_of(t->arena, c, t->ranks);
+    t->times = ty_new_array(t->arena, struct train_times, t->ranks);
+}
+
+ty_err together_epoch_apart(struct together *t, int64_t steps, bool chief)
+{
+    _Static_assert(sizeof t->own == PS_WORDS * sizeof(int64_t), "the times are what is told");
+    own_end(t, steps);
+    ty_err err = ps_client_tell(t->ps, &t->own, t->times, t->ranks);
+    if (err == TY_OK && chief && !t->silent)
+        slow_say(t);
     return err;
 }
 

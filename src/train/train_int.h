@@ -338,7 +338,8 @@ TY_NODISCARD ty_err train_strategy_choose(const struct train_cluster *c, const c
 /* ---- together.c ---- */
 
 enum train_phase { PHASE_DATA, PHASE_FORWARD, PHASE_BACKWARD, PHASE_UPDATE, PHASES };
-/* Of one rank in one epoch; forward and backward have waits in them. */
+/* Of one rank in one epoch. Waits for others are in forward and backward; with parameter servers in
+ * the update, which is to pull and to push. */
 struct train_times {
     int64_t ns[PHASES], wait_ns, steps;
 };
@@ -350,6 +351,9 @@ struct together {
     size_t devices;    /* of mirrored; 0: it is not */
     const char *const *names;
     struct nn_net *net;
+    size_t ranks;                   /* whose times come together; 0: nobody's */
+    struct ps_client *ps;           /* of parameter_server; NULL: none */
+    bool free;                      /* its workers do not wait for each other */
     struct train_times *times, own; /* by rank, of the last epoch, in a room; this one's */
     enum train_phase phase;
     int64_t since_ns, waited_ns;
@@ -373,6 +377,10 @@ void together_phase(struct together *t, int64_t step, enum train_phase phase);
  * named. */
 void together_epoch_begin(struct together *t);
 TY_NODISCARD ty_err together_epoch_end(struct together *t, int64_t steps, bool quiet);
+/* The same with parameter servers, after so many steps of this rank's own; the chief tells. */
+void together_apart(struct together *t, struct ty_arena *a, const struct train_cluster *c,
+                    struct ps_client *ps, bool bounded);
+TY_NODISCARD ty_err together_epoch_apart(struct together *t, int64_t steps, bool chief);
 /* All are there; each says what it did. */
 TY_NODISCARD ty_err together_end(struct together *t);
 void together_leave(struct together *t, ty_err err);

@@ -5,6 +5,7 @@ import pathlib
 import re
 import signal
 import subprocess
+import time
 
 import pytest
 from yard import BINARY, command_line, processes_of
@@ -76,6 +77,22 @@ def test_a_lost_replica_restarts_the_job(victim, how, shared_yard, rides, longer
     said = [line for line in lines if line.startswith("trainyard train: ") and lost in line]
     assert said and re.search(r"step \d+", said[0]), lines
     assert any(line.startswith("resumed after step") for line in lines)
+
+
+def test_a_slow_replica_is_told_by_why(shared_yard, rides, tmp_path):
+    name = shared_yard.create(pools=pools(shared_yard, command(rides, tmp_path / "out", examples=100_000_000, evals=4000)))
+    shared_yard.wait_for(lambda: any("Epoch 2/" in line for line in shared_yard.lines(name, "workerpool0-0")), 90, "the second epoch")
+    (worker,) = [pid for pid in processes_of(tmp_path / "out") if b"TRAINYARD_REPLICA=1-0" in environ(pid) and is_trainer(pid)]
+    end = time.monotonic() + 180
+    while "worker 0 is slow: it costs" not in (told := why(shared_yard, name)):
+        assert time.monotonic() < end, told
+        for _ in range(20):
+            os.kill(worker, signal.SIGSTOP)
+            time.sleep(0.05)
+            os.kill(worker, signal.SIGCONT)
+            time.sleep(0.01)
+    shared_yard.cancel(name)
+    shared_yard.wait(name)
 
 
 def test_a_folder_that_a_job_writes_in_is_told_by_its_replica(shared_yard, rides, tmp_path):

@@ -177,6 +177,21 @@ def test_without_a_bound_nobody_waits(rides, tmp_path):
             check_staleness(trace, 3)
 
 
+@pytest.mark.parametrize("bound, lost", [(None, "steps"), (2, "time")])
+def test_a_slow_worker_is_named(rides, tmp_path, bound, lost):
+    """One that stands still again and again: the chief says what it costs, and TensorBoard has the times of each."""
+    trace, end = tmp_path / "trace", time.monotonic() + 180
+    with Replicas(tmp_path, taxifare(rides, 64_000_000, 8000), workers=2, ps=1) as job:
+        job.start_all(["--ps_trace", trace, *(["--staleness", bound] if bound else [])])
+        job.wait_trained(trace, 0, 1, 2)
+        while not re.search(rf"worker 1 is slow: it costs \d+ % of the {lost}\. A step of it: data", job.log("chief")):
+            assert time.monotonic() < end, job.log("chief")[-2000:]
+            job.stand_still("worker", 1)
+        curves = b"".join(path.read_bytes() for path in (job.out / "tensorboard" / "train").iterdir())
+        for who in ("chief", "worker 0", "worker 1"):
+            assert all(f"{who}/{phase}_ms".encode() in curves for phase in ("data", "forward", "backward", "wait")), who
+
+
 # ---- kill -9 ----
 
 def kill_some(rides, folder, rng, kills=3):
