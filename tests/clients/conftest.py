@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from gcloud_warm import WarmGcloud, WarmGsutil, WarmStorage
-from yard import TOP, Yard
+from yard import BINARY, TOP, Yard
 
 
 @pytest.fixture(scope="session")
@@ -61,6 +61,12 @@ def tf_yard(tmp_path_factory):
         (folder / "data" / "python").mkdir(parents=True)
         (folder / "data" / "python" / "runtimes").symlink_to(runtimes)
     with Yard(folder, settings={"grace_ms": 2000}) as started:
+        # Both side by side, and before a client waits for one: gcloud looks at a job once a minute.
+        adding = [subprocess.Popen([BINARY, "runtimes", "add", name], env=started.client_environment(), stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for name in ("tf-cpu.2-15", "tf-cpu.2-12")]
+        for process in adding:
+            said, _ = process.communicate(timeout=900)
+            assert process.returncode == 0, said
         yield started
 
 
