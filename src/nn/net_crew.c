@@ -97,7 +97,9 @@ void nn_crew_begin(struct nn_net *n, const char *phase)
     list_share(&l, "the start of a step");
     for (int i = 0; i < crew_size(n->crew); i++)
         n->told = n->words[i * NN_WORD] > n->told ? n->words[i * NN_WORD] : n->told;
-    crew_mark(n->crew, (int64_t)n->batch.step, phase);
+    if (n->batch.training) /* the batches of an evaluation count for themselves */
+        n->step = n->batch.step;
+    crew_mark(n->crew, (int64_t)n->step, phase);
 }
 
 void nn_crew_outputs(struct nn_net *n)

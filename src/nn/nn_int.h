@@ -146,6 +146,7 @@ struct nn_net {
     struct crew_cost sum_cost;
     float *parts[NN_MAX_SHARDS];
     bool summing;       /* the buckets are being summed */
+    uint64_t step;      /* the last that was trained */
     float **summed;     /* by parameter: its gradient in a room, if p->grad is a copy */
     int32_t *words;     /* in a room: of rank i at i * NN_WORD */
     int32_t word, told; /* this rank's next; the largest of all */

@@ -276,8 +276,8 @@ static ty_err call(struct ps_client *c, const char *what)
     return err;
 }
 
-/* The same request without a body to all servers. */
-static ty_err call_all(struct ps_client *c, enum ps_kind kind, uint64_t a, uint64_t b,
+/* The same request to all servers. */
+static ty_err call_all(struct ps_client *c, enum ps_kind kind, uint64_t a, uint64_t b, ty_str body,
                        const char *what)
 {
     c->sequence++;
@@ -287,6 +287,7 @@ static ty_err call_all(struct ps_client *c, enum ps_kind kind, uint64_t a, uint6
         f.b = b;
         c->peers[i].wanted = true;
         ps_frame_begin(&c->peers[i].out);
+        ty_buf_adds(&c->peers[i].out, body);
         ps_frame_end(&c->peers[i].out, &f);
     }
     return call(c, what);
@@ -522,7 +523,11 @@ ty_err ps_client_join(struct ps_client *c, const struct ps_layout *l, uint64_t r
 {
     c->o.layout = *l;
     c->joining = true;
-    ty_err err = call_all(c, PS_HELLO, run, steps, "a welcome");
+    char process[16]; /* one that dies before its first sign of life was seen, too */
+    wire_store_le64(process, c->beat.frame.a);
+    wire_store_le64(process + 8, c->beat.frame.b);
+    const ty_str body = {process, sizeof process};
+    ty_err err = call_all(c, PS_HELLO, run, steps, body, "a welcome");
     c->joining = false;
     if (err != TY_OK)
         return err;
@@ -539,12 +544,12 @@ ty_err ps_client_join(struct ps_client *c, const struct ps_layout *l, uint64_t r
 
 ty_err ps_client_keep(struct ps_client *c)
 {
-    return call_all(c, PS_KEEP, 0, 0, "a snapshot");
+    return call_all(c, PS_KEEP, 0, 0, (ty_str){0}, "a snapshot");
 }
 
 ty_err ps_client_stop(struct ps_client *c)
 {
-    return call_all(c, PS_STOP, 0, 0, "the end of the steps");
+    return call_all(c, PS_STOP, 0, 0, (ty_str){0}, "the end of the steps");
 }
 
 /* Servers that are gone already need not be told. */
@@ -552,7 +557,7 @@ static ty_err last_call(struct ps_client *c, enum ps_kind kind, const char *what
 {
     int64_t most_ms = c->most_ms;
     c->most_ms = BYE_MS;
-    ty_err err = call_all(c, kind, 0, 0, what);
+    ty_err err = call_all(c, kind, 0, 0, (ty_str){0}, what);
     c->most_ms = most_ms;
     if (err == TY_DEADLINE_EXCEEDED) {
         log_warn("ps.left", "%s: %s", c->o.name, ty_err_message());

@@ -58,7 +58,7 @@ TY_NODISCARD ty_err zmq_open(const struct zmq *z, void *context, int type, const
 /* ---- frame.c ---- */
 
 #define PS_KINDS(X)                                                                                \
-    X(HELLO)   /* a worker comes: a = its run, b = steps */                                        \
+    X(HELLO)   /* a worker comes: a = its run, b = steps; body: the process, as of PING */         \
     X(WELCOME) /* a = pushes of this worker, b = shared step */                                    \
     X(PING)    /* a, b = the process */                                                            \
     X(PONG)    /* the same */                                                                      \

@@ -11,6 +11,7 @@ enum {
     LAST_MS = 1000, /* after the end, for those who did not get its answer */
     STOP_MS = 3000, /* after a signal, for workers that got it, too, and want to save */
     FLUSH_MS = 200, /* for the answer to be on its way */
+    ALONE_MS = 10000,
 };
 
 struct server {
@@ -29,6 +30,7 @@ struct server {
     struct ps_traffic traffic;
     struct ps_process self;
     int64_t heard_ms, ticked_ms, ended_ms; /* ended: 0, or when the chief said so */
+    int64_t alone_ms;                      /* when it last said that nobody has come */
     int64_t stopping_ms;                   /* 0, or when a signal came */
     bool heard;
     size_t strange; /* messages since they were told of, at strange_ms */
@@ -223,6 +225,7 @@ static void welcome(struct server *s, const struct ps_frame *f)
     struct ps_member *m = &s->members.list[f->worker];
     ty_err err = ps_state_begin(&s->state, f->a, f->b);
     if (err != TY_OK) {
+        log_warn("ps.begin", "%s: %s", s->o->name, ty_err_message());
         answer_text(s, f, err == TY_FAILED_PRECONDITION ? PS_REFUSED : PS_FAILED, ty_err_message());
         return;
     }
@@ -245,6 +248,9 @@ static void hello_take(struct server *s, const struct ps_frame *f)
 {
     char text[200];
     bool begun = s->state.begun;
+    if (f->body.len == 16)
+        s->members.list[f->worker].process =
+            (struct ps_process){wire_load_le64(f->body.ptr), wire_load_le64(f->body.ptr + 8)};
     if (!begun && f->worker != 0) {
         held_keep(s, &s->members.list[f->worker], f);
         ps_trace(s->state.trace_fd, "\"event\":\"early\",\"worker\":%" PRIu32, f->worker);
@@ -574,6 +580,11 @@ static ty_err tick(struct server *s)
     if (s->state.log_bytes > s->snapshot_at)
         snapshot_try(s);
     s->ticked_ms = now;
+    if (!s->heard && now - s->heard_ms > ALONE_MS && now - s->alone_ms > ALONE_MS) {
+        log_info("ps.alone", "%s: no worker has come yet, after %.0f s", s->o->name,
+                 (double)(now - s->heard_ms) / 1e3);
+        s->alone_ms = now;
+    }
     int64_t most = s->o->give_up_ms * (s->heard ? 1 : PS_FIRST_TIMES);
     if (now - s->heard_ms > most)
         return ty_fail(TY_UNAVAILABLE,
@@ -668,6 +679,8 @@ ty_err ps_server_run(const struct ps_server_options *o, struct ps_traffic *ret_t
     if (err == TY_OK) {
         s.context = s.zmq->zmq_ctx_new();
         err = zmq_open(s.zmq, s.context, ZMQ_ROUTER, o->address, &s.socket);
+        if (err != TY_OK)
+            err = ty_wrap(err, "%s", o->name);
     }
     if (err == TY_OK) {
         members_resume(&s);

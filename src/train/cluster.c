@@ -96,6 +96,14 @@ static ty_err tasks_read(struct ty_arena *a, struct train_cluster *c, const char
     return TY_OK;
 }
 
+/* The same for the two names that every machine has for itself. */
+const char *train_address_key(struct ty_arena *a, const char *address)
+{
+    static const char local[] = "localhost:";
+    bool is_local = strncasecmp(address, local, sizeof local - 1) == 0;
+    return is_local ? ty_format(a, "127.0.0.1:%s", address + sizeof local - 1) : address;
+}
+
 /* No two listen at one place. */
 static ty_err addresses_check(struct ty_arena *a, const struct train_cluster *c)
 {
@@ -106,12 +114,12 @@ static ty_err addresses_check(struct ty_arena *a, const struct train_cluster *c)
             const char *address = c->addresses[role][i];
             const char *name = ty_format(a, "%s %zu", train_role_name((enum train_role)role), i);
             for (size_t k = 0; k < count; k++)
-                if (strcasecmp(seen[k], address) == 0)
+                if (strcasecmp(seen[k], train_address_key(a, address)) == 0)
                     return ty_fail(TY_INVALID_ARGUMENT,
                                    "TF_CONFIG: %s and %s have one address, %s: each task needs its "
                                    "own",
                                    names[k], name, address);
-            seen[count] = address;
+            seen[count] = train_address_key(a, address);
             names[count++] = name;
         }
     return TY_OK;
@@ -195,13 +203,14 @@ static ty_err task_alone(const json_t *task)
 }
 
 /* What all replicas must agree on: who is where. Evaluators may be listed or not. */
-static uint64_t cluster_id(const struct train_cluster *c)
+static uint64_t cluster_id(struct ty_arena *a, const struct train_cluster *c)
 {
     uint64_t id = 0;
     for (int role = 0; role < TRAIN_EVALUATOR; role++) {
         id = fingerprint_cat64(id, c->counts[role]);
         for (size_t i = 0; i < c->counts[role]; i++)
-            id = fingerprint_cat64(id, fingerprint64(ty_str_of(c->addresses[role][i])));
+            id = fingerprint_cat64(
+                id, fingerprint64(ty_str_of(train_address_key(a, c->addresses[role][i]))));
     }
     return id;
 }
@@ -237,7 +246,7 @@ ty_err train_cluster_parse(struct ty_arena *a, ty_str text, struct train_cluster
         c.alone || c.role == TRAIN_CHIEF || (c.role == TRAIN_WORKER && c.index == 0 && !chief);
     c.trainers = c.alone ? 1 : c.counts[TRAIN_CHIEF] + c.counts[TRAIN_WORKER];
     c.rank = c.role == TRAIN_WORKER ? c.index + chief : 0;
-    c.id = cluster_id(&c);
+    c.id = cluster_id(a, &c);
     if (c.role == TRAIN_CHIEF)
         snprintf(c.name, sizeof c.name, "chief");
     else
@@ -279,6 +288,11 @@ ty_err train_strategy_choose(const struct train_cluster *c, const char *name,
     if (s == TRAIN_PARAMETER_SERVER && !has_ps)
         return ty_fail(TY_INVALID_ARGUMENT, "--strategy parameter_server needs ps tasks, and "
                                             "TF_CONFIG's cluster has none");
+    if (c->trainers > 1 && (s == TRAIN_ONE_DEVICE || s == TRAIN_MIRRORED))
+        return ty_fail(TY_INVALID_ARGUMENT,
+                       "--strategy %s is of one process, and TF_CONFIG's cluster has %zu that "
+                       "train: multi_worker has them train together",
+                       STRATEGIES[s], c->trainers);
     if (s != TRAIN_PARAMETER_SERVER && c->role == TRAIN_PS && !c->alone)
         return ty_fail(TY_INVALID_ARGUMENT,
                        "--strategy %s has no use for %s: leave the ps tasks out of TF_CONFIG's "

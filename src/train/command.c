@@ -301,6 +301,7 @@ int train_command(int argc, char **argv)
     int status = 0;
     o->seed = -1;
     ty_seam_role("train");
+    setvbuf(stdout, NULL, _IOLBF, 0); /* in a file its lines keep their order with stderr's */
     for (int i = 0; i < argc && err == TY_OK; i++) {
         if (strcmp(argv[i], "--list") == 0) {
             struct ty_buf b;

@@ -68,7 +68,7 @@ static ty_err evaluator_stopped(struct run *r, int64_t *last)
 /* Nothing new: who is waited for, and is it still there? */
 static ty_err evaluator_wait(struct run *r, int64_t waited_ms, int64_t *told_ms)
 {
-    enum { TELL_MS = 60000, MOST_MS = 3600 * 1000 };
+    enum { TELL_MS = 20000, MOST_MS = 3600 * 1000 };
     size_t server = 0;
     int64_t silent = r->ps ? ps_client_silence(train_ps_client(r->ps), &server) : 0;
     if (silent > 3 * train_ps_wait_ms(r->options) || waited_ms > MOST_MS)
@@ -76,8 +76,11 @@ static ty_err evaluator_wait(struct run *r, int64_t waited_ms, int64_t *told_ms)
                        r->cluster.name, r->checkpoints.dir, (double)waited_ms / 1e3,
                        silent > PS_SILENT_MS ? ", and the parameter servers are silent" : "");
     if (waited_ms - *told_ms > TELL_MS) {
-        log_info("evaluator.waits", "%s: no new checkpoint for %.0f s", r->cluster.name,
-                 (double)waited_ms / 1e3);
+        log_info("evaluator.waits", "%s: no new checkpoint for %.0f s%s", r->cluster.name,
+                 (double)waited_ms / 1e3,
+                 silent > PS_SILENT_MS ? "; the parameter servers are silent"
+                 : r->state.step == 0  ? "; there is none yet: is the chief there?"
+                                       : "");
         *told_ms = waited_ms;
     }
     return TY_OK;

@@ -16,11 +16,6 @@ struct train_identity train_identity(const struct nn_model *m, uint64_t data, ui
     return id;
 }
 
-const char *train_identity_part(size_t part)
-{
-    return NAMES[part];
-}
-
 const char *train_identity_text(struct ty_arena *a, const struct train_identity *id)
 {
     const char *text = "";

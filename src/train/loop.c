@@ -64,6 +64,14 @@ static ty_err role_choose(struct run *r, const struct train_options *o,
     ty_err err = train_cluster_parse(&r->arena, ty_str_of(o->tf_config), &r->cluster);
     if (err == TY_OK)
         err = train_strategy_choose(&r->cluster, o->strategy, ret_strategy);
+    const char *flag = o->bounded     ? "--staleness"
+                       : o->ps_listen ? "--ps_listen"
+                       : o->ps_trace  ? "--ps_trace"
+                       : o->ps_wait_s ? "--ps_wait"
+                                      : NULL;
+    if (err == TY_OK && flag && *ret_strategy != TRAIN_PARAMETER_SERVER)
+        err = ty_fail(TY_INVALID_ARGUMENT,
+                      "%s is for --strategy parameter_server, and TF_CONFIG has no ps tasks", flag);
     if (err == TY_OK && run_is_evaluator(r) && o->output_dir == NULL)
         err = ty_fail(TY_INVALID_ARGUMENT, "%s needs --output_dir: where the checkpoints are",
                       r->cluster.name);

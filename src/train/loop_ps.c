@@ -119,6 +119,7 @@ static ty_err epoch_end(struct run *r, bool *ret_over)
         err = train_ps_fetch(r->ps, r->optimizer, &r->state.step);
     if (err != TY_OK)
         return err;
+    r->pulled = false; /* others go on meanwhile: what it had would be old */
     int64_t complete = r->state.step / r->steps_per_epoch;
     complete = complete > epochs ? epochs : complete;
     if (r->state.epoch < complete - 1)

@@ -11,7 +11,13 @@
 
 #include <sys/resource.h>
 
-enum { JOIN_MS = 60000, DEADLINE_MS = 4000, SLOW_PERCENT = 10 };
+enum {
+    JOIN_MS = 60000,
+    DEADLINE_MS = 4000,
+    SLOW_PERCENT = 10, /* what one must cost to be named, */
+    SLOW_US = 50,      /* and a step of it must take more than the others', */
+    JUDGE_MS = 1000    /* over so long at least: epochs may be shorter than a hiccup */
+};
 
 static const char *const PHASE_NAMES[PHASES] = {"reading data", "forward", "backward", "update"};
 
@@ -59,7 +65,13 @@ static const char *meeting_of(struct ty_arena *a, const struct train_cluster *c)
     const char *given = getenv("TRAINYARD_MEETING");
     if (given)
         return given[0] ? given : NULL;
-    return ty_format(a, "/dev/shm/trainyard-%u-%016" PRIx64, getuid(), c->id);
+    uint64_t place = c->id;
+    if (!c->alone) { /* the chief's address: who has another cluster comes there, too, and is told
+                      */
+        enum train_role first = c->counts[TRAIN_CHIEF] > 0 ? TRAIN_CHIEF : TRAIN_WORKER;
+        place = fingerprint64(ty_str_of(train_address_key(a, c->addresses[first][0])));
+    }
+    return ty_format(a, "/dev/shm/trainyard-%u-%016" PRIx64, getuid(), place);
 }
 
 static ty_err crew_join(struct together *t, struct ty_arena *a, const struct train_cluster *c,
@@ -93,6 +105,8 @@ static ty_err crew_join(struct together *t, struct ty_arena *a, const struct tra
                              .deadline_ms = DEADLINE_MS,
                              .stopped = stopped};
     ty_err err = mpi ? crew_join_mpi(&o, &t->crew) : crew_join_shared(&o, &t->crew);
+    if (err == TY_INVALID_ARGUMENT && !mpi)
+        return ty_wrap(err, "TF_CONFIG");
     if (err == TY_OK)
         err = crew_agree(t->crew, "cluster in its TF_CONFIG", c->id);
     return err;
@@ -107,6 +121,11 @@ ty_err together_join(struct together *t, struct ty_arena *a, const struct train_
     t->arena = a;
     if (o->devices > 0 && strategy != TRAIN_MIRRORED)
         return ty_fail(TY_INVALID_ARGUMENT, "--devices is for --strategy mirrored");
+    if (o->strategy && strategy != TRAIN_MULTI_WORKER && crew_under_mpi(&rank, &size) && size > 1)
+        return ty_fail(TY_INVALID_ARGUMENT,
+                       "--strategy %s is of one process, and mpirun or srun has started %d: "
+                       "multi_worker has them train together",
+                       o->strategy, size);
     if (strategy == TRAIN_MULTI_WORKER || (o->strategy == NULL && crew_under_mpi(&rank, &size)))
         err = crew_join(t, a, c, stopped);
     if (strategy == TRAIN_MIRRORED) {
@@ -134,9 +153,11 @@ ty_err together_check(const struct together *t, int64_t shards)
 ty_err together_agree(const struct together *t, const struct train_identity *run, uint64_t valid,
                       const struct train_options *o)
 {
+    static const char *const parts[IDENTITY_PARTS] = {"model file", "set of parameters",
+                                                      "set of training data", "seed"};
     ty_err err = TY_OK;
     for (size_t i = 0; i < IDENTITY_PARTS && err == TY_OK; i++)
-        err = crew_agree(t->crew, train_identity_part(i), run->parts[i]);
+        err = crew_agree(t->crew, parts[i], run->parts[i]);
     if (err == TY_OK)
         err = crew_agree(t->crew, "evaluation data (--eval_data_path)", valid);
     if (err == TY_OK)
@@ -184,6 +205,7 @@ ty_err together_begin(struct together *t, struct nn_net *n, bool quiet)
     t->ranks = (size_t)crew_size(t->crew);
     ty_err err = crew_room(t->crew, t->ranks * sizeof *t->times, &room);
     t->times = room;
+    t->judged = ty_new_array(t->arena, struct train_times, t->ranks);
     if (err == TY_OK && !quiet)
         buckets_say(n);
     return err;
@@ -259,7 +281,7 @@ static bool slow_find(const struct together *t, struct slow *ret)
     struct slow s = {0};
     size_t count = 0;
     for (size_t i = 0; i < t->ranks; i++) {
-        const struct train_times *r = &t->times[i];
+        const struct train_times *r = &t->judged[i];
         if (r->steps == 0)
             continue;
         double busy = per_step_ms(busy_ns(r), r);
@@ -281,9 +303,9 @@ static bool slow_find(const struct together *t, struct slow *ret)
 static void slow_say(const struct together *t)
 {
     struct slow s;
-    if (!slow_find(t, &s))
+    if (!slow_find(t, &s) || s.busy - s.others < SLOW_US / 1e3)
         return;
-    const struct train_times *r = &t->times[s.rank];
+    const struct train_times *r = &t->judged[s.rank];
     double waits = per_step_ms(r->wait_ns, r), cost = (s.busy - s.others) / (s.busy + waits);
     if (t->free)
         cost /= (double)t->ranks;
@@ -296,6 +318,26 @@ static void slow_say(const struct together *t)
            per_step_ms(r->ns[PHASE_FORWARD] + r->ns[PHASE_BACKWARD] - (t->ps ? 0 : r->wait_ns), r),
            t->ps ? "pull and push" : "update",
            per_step_ms(r->ns[PHASE_UPDATE] - (t->ps ? r->wait_ns : 0), r), waits, s.others);
+}
+
+/* The chief has seen another epoch of all. */
+static void judge(struct together *t)
+{
+    int64_t all_ns = 0;
+    for (size_t i = 0; i < t->ranks; i++) {
+        struct train_times *to = &t->judged[i];
+        const struct train_times *more = &t->times[i];
+        for (size_t k = 0; k < PHASES; k++)
+            to->ns[k] += more->ns[k];
+        to->wait_ns += more->wait_ns;
+        to->steps += more->steps;
+        int64_t ns = busy_ns(to) + to->wait_ns;
+        all_ns = ns > all_ns ? ns : all_ns;
+    }
+    if (all_ns < JUDGE_MS * INT64_C(1000000))
+        return;
+    slow_say(t);
+    memset(t->judged, 0, t->ranks * sizeof *t->judged);
 }
 
 /* The last update of the epoch is over. */
@@ -317,7 +359,7 @@ ty_err together_epoch_end(struct together *t, int64_t steps, bool quiet)
         pieces[i] = (struct crew_piece){i, &t->times[i], sizeof *t->times};
     ty_err err = crew_share(t->crew, "the times of an epoch", pieces, (size_t)crew_size(t->crew));
     if (err == TY_OK && !quiet)
-        slow_say(t);
+        judge(t);
     return err;
 }
 
@@ -332,6 +374,7 @@ void together_apart(struct together *t, struct ty_arena *a, const struct train_c
     t->ranks = c->trainers;
     t->names = names_of(t->arena, c, t->ranks);
     t->times = ty_new_array(t->arena, struct train_times, t->ranks);
+    t->judged = ty_new_array(t->arena, struct train_times, t->ranks);
 }
 
 ty_err together_epoch_apart(struct together *t, int64_t steps, bool chief)
@@ -340,7 +383,7 @@ ty_err together_epoch_apart(struct together *t, int64_t steps, bool chief)
     own_end(t, steps);
     ty_err err = ps_client_tell(t->ps, &t->own, t->times, t->ranks);
     if (err == TY_OK && chief && !t->silent)
-        slow_say(t);
+        judge(t);
     return err;
 }
 

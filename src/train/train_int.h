@@ -254,8 +254,6 @@ struct train_identity {
 };
 struct train_identity train_identity(const struct nn_model *m, uint64_t data, uint64_t seed);
 const char *train_identity_text(struct ty_arena *a, const struct train_identity *id);
-/* The name of a part, for people. */
-const char *train_identity_part(size_t part);
 /* One number for the text. */
 uint64_t train_identity_sum(const struct train_identity *id);
 /* Is that the text of this one? TY_FAILED_PRECONDITION says in what it is another. */
@@ -326,7 +324,10 @@ struct train_cluster {
     uint64_t id;           /* the same in all replicas, or their TF_CONFIGs differ */
 };
 const char *train_role_name(enum train_role role);
-bool train_address_fits(const char *text); /* host:port, [v6]:port; nothing is looked up */
+bool train_address_fits(const char *text);
+/* What tells addresses apart. */
+const char *train_address_key(struct ty_arena *a,
+                              const char *address); /* host:port, [v6]:port; nothing is looked up */
 /* The text of TF_CONFIG; "" is no cluster. TY_INVALID_ARGUMENT names the field. */
 TY_NODISCARD ty_err train_cluster_parse(struct ty_arena *a, ty_str text,
                                         struct train_cluster *ret_cluster);
@@ -355,6 +356,7 @@ struct together {
     struct ps_client *ps;           /* of parameter_server; NULL: none */
     bool free;                      /* its workers do not wait for each other */
     struct train_times *times, own; /* by rank, of the last epoch, in a room; this one's */
+    struct train_times *judged;     /* by rank, since the slow one was last looked for */
     enum train_phase phase;
     int64_t since_ns, waited_ns;
 };

@@ -225,6 +225,38 @@ def test_workers_that_cannot_share_alike(data, tmp_path):
     assert weights(tmp_path / "out") == weights(tmp_path / "six")
 
 
+@pytest.mark.parametrize("more, words", [(["127.0.0.1:2223"], "told of 3"), ([], "another cluster")])
+def test_a_worker_of_another_cluster_is_told(more, words, data, tmp_path):
+    """They meet where the chief is, whatever else their clusters say."""
+    with workers(2, flags("taxifare", data), tmp_path) as job:
+        chief = {"chief": job.cluster["chief"], "worker": ["127.0.0.1:2222", *more]}
+        config = json.dumps({"cluster": chief, "task": {"type": "worker", "index": 0}})
+        job.stop()
+        job.start("chief")
+        other = subprocess.run([BINARY, "train", *map(str, job.arguments), f"--output_dir={job.out}"], env={**os.environ, "TF_CONFIG": config},
+                               capture_output=True, text=True, timeout=30)
+        assert other.returncode == 1 and words in other.stderr and "TF_CONFIG" in other.stderr, other.stderr
+        job.kill("chief")
+
+
+@pytest.mark.parametrize("strategy", ["mirrored", "one_device"])
+def test_a_strategy_of_one_process_is_not_for_many(strategy, data, tmp_path):
+    words = [BINARY, "train", *flags("taxifare", data), "--strategy", strategy, f"--output_dir={tmp_path}/out"]
+    config = {"cluster": {"chief": ["127.0.0.1:1"], "worker": ["127.0.0.1:2"]}, "task": {"type": "worker", "index": 0}}
+    done = subprocess.run(words, env={**os.environ, "TF_CONFIG": json.dumps(config)}, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and f"--strategy {strategy} is of one process, and TF_CONFIG's cluster has 2" in done.stderr, done.stderr
+    if shutil.which("mpirun"):
+        done = subprocess.run(["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", *words], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 1 and f"--strategy {strategy} is of one process, and mpirun or srun has started 2" in done.stderr, done.stderr
+    assert not list(tmp_path.glob("out/*"))
+
+
+def test_flags_of_parameter_servers_are_theirs(data, tmp_path):
+    for flag in (["--staleness=2"], ["--ps_listen=127.0.0.1:1"], ["--ps_trace=t"], ["--ps_wait=3"]):
+        done = subprocess.run([BINARY, "train", *flags("taxifare", data), *flag], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 1 and f"{flag[0].partition('=')[0]} is for --strategy parameter_server" in done.stderr, done.stderr
+
+
 def test_clusters_that_disagree(data, tmp_path):
     other = {"chief": ["127.0.0.1:1111"], "worker": ["127.0.0.1:2222"]}
     with workers(2, flags("taxifare", data), tmp_path, addresses={("worker", 0): other},
@@ -239,7 +271,7 @@ def test_what_differs_is_told_before_training(what, data, tmp_path):
     other = tmp_path / "other.csv"
     other.write_text(next((data / "taxifare").glob("taxi-valid*")).read_text().replace("1.0", "2.0"))
     arguments = flags("taxifare", data, "--threads=1")
-    words = {"seed": "seed", "data": "data", "evaluation data": "evaluation data (--eval_data_path)", "no evaluation": "evaluation data (--eval_data_path)",
+    words = {"seed": "seed", "data": "set of training data", "evaluation data": "evaluation data (--eval_data_path)", "no evaluation": "evaluation data (--eval_data_path)",
              "first values": "--init_from", "--resume": "--resume"}[what]
     with Replicas(tmp_path, arguments, workers=1, ps=0) as job:
         if what == "first values":
@@ -279,6 +311,7 @@ def test_devices_are_of_mirrored(data, tmp_path):
 
 @pytest.mark.parametrize("config, words", [
     ({"cluster": {"worker": ["a:1"], "chief": ["a:1"]}, "task": {"type": "chief", "index": 0}}, "one address"),
+    ({"cluster": {"worker": ["localhost:1"], "chief": ["127.0.0.1:1"]}, "task": {"type": "chief", "index": 0}}, "one address"),
     ({"cluster": {"chief": ["a:1"], "worker": ["a:2"]}, "task": {"type": "worker", "index": 1}}, "index"),
     ({"cluster": {"chief": ["a:1"], "worker": ["a:2"]}, "task": {"type": "boss", "index": 0}}, "boss"),
     ({"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": 0}}, "nobody would train"),
