@@ -267,6 +267,10 @@ static ty_err strategy_find(const char *name, enum train_strategy *ret_strategy)
             *ret_strategy = (enum train_strategy)i;
             return TY_OK;
         }
+    if (strcmp(name, "one") == 0) {
+        *ret_strategy = TRAIN_ONE_DEVICE;
+        return TY_OK;
+    }
     return ty_fail(TY_INVALID_ARGUMENT,
                    "--strategy: there is no '%.64s'; there are one_device, mirrored, "
                    "multi_worker, parameter_server",

@@ -127,6 +127,11 @@ static void strategy_follows_the_cluster(void **state)
     assert_int_equal(s, TRAIN_MULTI_WORKER);
     assert_err(TY_INVALID_ARGUMENT, train_strategy_choose(&c, "parameter_server", &s));
     assert_message("needs ps tasks");
+    assert_err(TY_INVALID_ARGUMENT, train_strategy_choose(&c, "one", &s));
+    assert_message("--strategy one_device is of one process, and TF_CONFIG's cluster has 2");
+    assert_ok(parse("", &c));
+    assert_ok(train_strategy_choose(&c, "one", &s));
+    assert_int_equal(s, TRAIN_ONE_DEVICE);
 }
 
 static const struct CMUnitTest tests[] = {
