@@ -37,6 +37,7 @@ struct server {
     int64_t strange_ms;
     struct ps_watcher watcher;
     size_t snapshot_at; /* bytes of log */
+    char failing[400];  /* why the last push could not be logged; empty: it was */
     ty_err fatal;       /* what ends it */
 };
 
@@ -163,13 +164,17 @@ static void held_route(struct server *s, const struct ps_member *m)
     s->route_bytes = m->held.route_bytes;
 }
 
+/* Whose push cannot be logged is not who is to blame: then it is this server that is waited for. */
 static void hold_tell(struct server *s, struct ps_member *m, size_t who)
 {
     char text[200];
     snprintf(text, sizeof text, "%s, which is at its step %" PRIu64, s->o->workers[who],
              s->members.list[who].clock);
     held_route(s, m);
-    answer_text(s, &m->held.frame, PS_HOLD, text);
+    if (s->failing[0])
+        answer_text(s, &m->held.frame, PS_FAILED, s->failing);
+    else
+        answer_text(s, &m->held.frame, PS_HOLD, text);
     m->told_ms = ty_boot_ms();
 }
 
@@ -297,10 +302,13 @@ static void push_take(struct server *s, const struct ps_frame *f)
         s->fatal = err;
     if (err != TY_OK) { /* what is not the worker's fault may pass: a disk that is full */
         bool refused = err == TY_INVALID_ARGUMENT || err == TY_ABORTED;
+        if (!refused)
+            snprintf(s->failing, sizeof s->failing, "%s", ty_err_message());
         log_warn("ps.push", "%s: %s", s->o->name, ty_err_message());
         answer_text(s, f, refused ? PS_REFUSED : PS_FAILED, ty_err_message());
         return;
     }
+    s->failing[0] = '\0';
     s->traffic.updates += is_new;
     if (s->o->index == 0 && s->state.version >= s->members.steps)
         s->state.over = true;
