@@ -17,7 +17,7 @@
 The two sides of a row take turns, several rounds; of the rounds' ratios the median counts, and the load of the machine is beside it. Two
 workers in step wait for each other whenever either has no CPU, so beside `workers` there is the ratio of each side's quickest ten pieces: a
 hint of what a quiet machine would give, which the goal is not judged by.
-TensorFlow 2.15 is build/venv-tf."""
+TensorFlow 2.15 is build/venv-tf. The row sums needs MPI's headers (Debian: libopenmpi-dev) and a build after they came."""
 import argparse
 import json
 import os
@@ -306,6 +306,9 @@ def row_diagnosis(title, folder, args):
 
 def row_sums(title, folder, args):
     say("sums")
+    if not BENCH.exists():
+        line(f"{'sums':22}not measured: {BENCH.name} is not built, which needs libopenmpi-dev (meson setup --wipe build, ninja -C build)")
+        return
     meeting = f"/dev/shm/ty-bench-{os.getpid()}"
     subprocess.run(["mpirun", "-n", str(args.ranks), BENCH, "sums", meeting], env={**MPI, **os.environ}, check=True)
 
