@@ -6,6 +6,7 @@
 #include "wire/wire.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 static struct object get(struct fixture *f, const char *name)
 {
@@ -706,6 +707,43 @@ static void full_upload_gives_back_its_bytes(void **state)
     fixture_close(&f);
 }
 
+struct mover {
+    struct fixture *f;
+    atomic_bool over;
+};
+
+static void *move_there_and_back(void *arg)
+{
+    struct mover *m = arg;
+    while (!atomic_load(&m->over)) {
+        assert_int_equal(renameat(m->f->o->buckets_fd, "data/d", m->f->o->root_fd, "away"), 0);
+        assert_int_equal(renameat(m->f->o->root_fd, "away", m->f->o->buckets_fd, "data/d"), 0);
+    }
+    return NULL;
+}
+
+/* The kernel has an errno of its own for what leaves the root while it is walked to. */
+static void disk_what_is_moved_away_is_not_there(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct mover m = {.f = &f};
+    pthread_t thread;
+    fixture_open(&f);
+    assert_int_equal(mkdirat(f.o->buckets_fd, "data/d", 0700), 0);
+    disk_write(&f, "buckets/data/d/one", "1");
+    assert_int_equal(pthread_create(&thread, NULL, move_there_and_back, &m), 0);
+    for (int i = 0; i < 30000; i++) {
+        int fd, err_no = file_open(f.o->buckets_fd, "data/d/one", O_RDONLY, 0, &fd);
+        assert_true(err_no == 0 || err_no == ENOENT);
+        if (err_no == 0)
+            close(fd);
+    }
+    atomic_store(&m.over, true);
+    pthread_join(thread, NULL);
+    fixture_close(&f);
+}
+
 static const struct CMUnitTest tests[] = {
     TEST("full/delete_takes_the_reserve", full_delete_takes_the_reserve),
     TEST("full/look_takes_the_reserve", full_look_takes_the_reserve),
@@ -730,6 +768,7 @@ static const struct CMUnitTest tests[] = {
     TEST("disk/links_are_not_followed", disk_links_are_not_followed),
     TEST("disk/foreign_file_in_the_way", disk_foreign_file_in_the_way),
     TEST("disk/change_while_reading_shows", disk_change_while_reading_shows),
+    TEST("disk/what_is_moved_away_is_not_there", disk_what_is_moved_away_is_not_there),
     TEST("disk/strays_go_at_the_start", disk_strays_go_at_the_start),
     TEST("many/change_the_same_names", many_change_the_same_names),
 };
