@@ -37,6 +37,7 @@ struct ps_client {
     struct ps_beat beat;
     uint64_t incarnation, sequence, clock, step;
     bool joining;     /* until it is welcome */
+    bool in_turn;     /* the last steps are being made, one after another */
     uint64_t pushing; /* sequence of a push in the same message as the pull; 0: none */
     struct ps_traffic traffic;
     int trace_fd;
@@ -356,7 +357,15 @@ static bool gate_passed(struct ps_client *c)
         return false;
     c->clock = f->c;
     c->step = f->b;
+    c->in_turn = f->flags & PS_IN_TURN;
     return true;
+}
+
+/* Are the other servers asked only when the first has let it begin? Else what it waits for makes
+ * their values old. */
+static bool gate_is_first(const struct ps_client *c)
+{
+    return c->o.bounded || c->in_turn;
 }
 
 ty_err ps_client_pull(struct ps_client *c, const struct ps_part *parts, bool *ret_over)
@@ -364,13 +373,13 @@ ty_err ps_client_pull(struct ps_client *c, const struct ps_part *parts, bool *re
     c->sequence++;
     for (size_t i = 0; i < c->servers; i++)
         pull_put(c, i, parts, &c->peers[i].out);
-    /* with a bound the others are asked after the gate has opened: nothing is older than it says */
-    want(c, 0, c->o.bounded ? 1 : c->servers);
+    bool first = gate_is_first(c);
+    want(c, 0, first ? 1 : c->servers);
     ty_err err = call(c, "values");
     *ret_over = err == TY_OK && !gate_passed(c);
     if (err != TY_OK || *ret_over)
         return err;
-    if (c->o.bounded && c->servers > 1) {
+    if (first && c->servers > 1) {
         err = values_take(c, 0, parts);
         want(c, 1, c->servers);
         if (err == TY_OK)
@@ -404,6 +413,7 @@ static void push_put(struct ps_client *c, size_t server, const struct ps_part *p
 static void pushed_take(struct ps_client *c, const struct ps_frame *ack, uint64_t *ret_step)
 {
     *ret_step = c->step = ack->b;
+    c->in_turn = ack->flags & PS_IN_TURN;
     if (ack->c != 0) /* the last step was made without this one */
         return;
     c->traffic.updates++;
@@ -429,7 +439,7 @@ ty_err ps_client_push(struct ps_client *c, const struct ps_part *parts, float sc
 ty_err ps_client_push_pull(struct ps_client *c, const struct ps_part *parts, float scale,
                            const struct ps_part *next, uint64_t *ret_step, bool *ret_over)
 {
-    if (c->o.bounded) {
+    if (gate_is_first(c)) {
         ty_err err = ps_client_push(c, parts, scale, ret_step);
         return err == TY_OK ? ps_client_pull(c, next, ret_over) : err;
     }

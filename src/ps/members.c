@@ -4,8 +4,11 @@
  *   M1  when the least clock of those alive is at most `staleness` behind its own, and
  *   M2  when a step is left: those that have begun and not yet pushed count as done.
  *   M3  An update beyond the last step is not applied: of one who was silent, and came back to it.
- * Who is silent leaves both counts; who comes (again) starts at the least clock, so nobody waits
- * for steps that a newcomer never made. */
+ *   M4  The last steps of a run are made one after another, each with values that nothing is
+ * missing from: gradients of older ones make the weights jump from step to step, and the run would
+ * end somewhere in a jump. Few are enough, so it costs little, however many the workers are. Who is
+ * silent leaves both counts; who comes (again) starts at the least clock, so nobody waits for steps
+ * that a newcomer never made. */
 #include "ps/ps_int.h"
 
 uint64_t ps_members_least(const struct ps_members *m, size_t *ret_who)
@@ -57,6 +60,13 @@ bool ps_watcher_silent(struct ps_watcher *w, int64_t now_ms, bool over)
     return !over;
 }
 
+bool ps_members_in_turn(const struct ps_members *m, uint64_t version)
+{
+    enum { MOST = 100, PART = 20 };
+    uint64_t last = m->steps / (PART * m->count);
+    return version + (last < MOST ? last : MOST) >= m->steps;
+}
+
 bool ps_members_gate(const struct ps_members *m, size_t worker, uint64_t clock, uint64_t version,
                      size_t *ret_who)
 {
@@ -66,7 +76,7 @@ bool ps_members_gate(const struct ps_members *m, size_t worker, uint64_t clock, 
             *ret_who = i;
             begun++;
         }
-    if (version + begun >= m->steps)
+    if (version + begun >= m->steps || (begun > 0 && ps_members_in_turn(m, version)))
         return false;
     uint64_t least = ps_members_least(m, ret_who);
     return m->staleness < 0 || clock <= least || clock - least <= (uint64_t)m->staleness;

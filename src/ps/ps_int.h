@@ -84,7 +84,7 @@ enum ps_kind {
 #undef KIND
         PS_KIND_COUNT
 };
-enum { PS_OVER = 1, PS_ALL = 2, PS_GATE = 4 }; /* flags */
+enum { PS_OVER = 1, PS_ALL = 2, PS_GATE = 4, PS_IN_TURN = 8 }; /* flags */
 enum { PS_HEADER_BYTES = 72 };
 struct ps_frame {
     enum ps_kind kind;
@@ -188,6 +188,8 @@ struct ps_watcher {
 };
 /* Is it to be told now, once? Not when no step is left: then it may have seen all it came for. */
 bool ps_watcher_silent(struct ps_watcher *w, int64_t now_ms, bool over);
+/* Are the last steps of the run being made? (M4) */
+bool ps_members_in_turn(const struct ps_members *m, uint64_t version);
 /* May it begin its step now? If not, *ret_who is waited for. */
 bool ps_members_gate(const struct ps_members *m, size_t worker, uint64_t clock, uint64_t version,
                      size_t *ret_who);

@@ -64,9 +64,10 @@ static void send_to(struct server *s, const unsigned char *route, size_t bytes)
 static struct ps_frame answer_to(const struct server *s, const struct ps_frame *f,
                                  enum ps_kind kind)
 {
+    bool in_turn = s->state.begun && ps_members_in_turn(&s->members, s->state.version);
     return (struct ps_frame){.kind = kind,
                              .worker = f->worker,
-                             .flags = s->state.over ? PS_OVER : 0,
+                             .flags = (s->state.over ? PS_OVER : 0) | (in_turn ? PS_IN_TURN : 0),
                              .cluster = s->o->cluster,
                              .incarnation = f->incarnation,
                              .sequence = f->sequence,

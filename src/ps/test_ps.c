@@ -213,6 +213,24 @@ static void gate_lets_only_the_steps_that_are_left_begin(void **state)
     assert_false(ps_members_gate(&m, 1, 0, 100, &who));
 }
 
+static void gate_lets_the_last_steps_begin_one_after_another(void **state)
+{
+    (void)state;
+    struct ps_member list[3] = {{.live = true}, {.live = true, .begun = true}, {.begun = true}};
+    struct ps_members m = {list, TOY_NAMES, 3, -1, 12000};
+    size_t who = 9;
+    assert_true(ps_members_gate(&m, 0, 0, 11899, &who));
+    assert_false(ps_members_gate(&m, 0, 0, 11900, &who));
+    assert_int_equal(who, 1);
+    assert_true(ps_members_gate(&m, 1, 0, 11900, &who)); /* asked again by it */
+    list[1].begun = false;
+    assert_true(ps_members_gate(&m, 0, 0, 11900, &who));
+    m.steps = 600; /* of a short run they are a twentieth of what each makes */
+    list[1].begun = true;
+    assert_true(ps_members_gate(&m, 0, 0, 589, &who));
+    assert_false(ps_members_gate(&m, 0, 0, 590, &who));
+}
+
 static void who_is_silent_leaves_and_comes_back_at_the_least(void **state)
 {
     (void)state;
@@ -598,6 +616,8 @@ static const struct CMUnitTest tests[] = {
     TEST("gate/bounds_the_staleness", gate_bounds_the_staleness),
     TEST("gate/lets_only_the_steps_that_are_left_begin",
          gate_lets_only_the_steps_that_are_left_begin),
+    TEST("gate/lets_the_last_steps_begin_one_after_another",
+         gate_lets_the_last_steps_begin_one_after_another),
     TEST("gate/who_is_silent_leaves_and_comes_back_at_the_least",
          who_is_silent_leaves_and_comes_back_at_the_least),
     TEST("gate/silent_watcher_is_told_once", silent_watcher_is_told_once),

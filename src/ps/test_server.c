@@ -137,8 +137,8 @@ static void worker_step(struct worker *w, unsigned number, uint64_t *ret_step)
     assert_ok(ps_client_push(w->client, s.parts, 1, ret_step));
 }
 
-/* All servers' numbers together are those of one that made steps 1 to `count`. */
-static void assert_steps(const struct toy *have, unsigned count)
+/* One that made steps 1 to `count`. */
+static struct toy toy_after(unsigned count)
 {
     struct toy want;
     toy_init(&want, 1);
@@ -152,6 +152,13 @@ static void assert_steps(const struct toy *have, unsigned count)
         for (size_t v = 1; v < TOY_VARIABLES; v += 2)
             toy_rows(&want, v, s.ids[v], s.parts[v].count, s.gradients[v]);
     }
+    return want;
+}
+
+/* All servers' numbers together are those of one that made all steps. */
+static void assert_steps(const struct toy *have, unsigned count)
+{
+    struct toy want = toy_after(count);
     assert_memory_equal(have->values, want.values, sizeof want.values);
     assert_memory_equal(have->counts, want.counts, sizeof want.counts);
 }
@@ -310,6 +317,53 @@ static void gate_opens_when_the_slowest_has_pushed(void **state)
     assert_int_equal(step, 5);
     ps_client_free(slow.client);
     ps_client_free(fast.client);
+    place_clear(&p);
+}
+
+static void *worker_pull(void *arg)
+{
+    struct worker *w = arg;
+    struct toy_step s;
+    bool over;
+    toy_step(&s, 1);
+    assert_ok(ps_client_pull(w->client, s.parts, &over));
+    assert_false(over);
+    return NULL;
+}
+
+/* Nobody begins one while another has begun; who has waited has that one's update, of all servers.
+ */
+static void last_steps_are_made_one_after_another(void **state)
+{
+    (void)state;
+    enum { LAST = 4, STEPS = LAST * 20 * TOY_WORKERS };
+    struct place p;
+    struct worker one, other;
+    struct ps_joined joined;
+    struct toy_step s;
+    pthread_t thread;
+    uint64_t step;
+    bool over;
+    place_init(&p, -1);
+    worker_open(&p, &one, 0, 77);
+    worker_open(&p, &other, 1, 77);
+    assert_ok(ps_client_join(one.client, &one.toy.layout, 42, STEPS, &joined));
+    assert_ok(ps_client_join(other.client, &other.toy.layout, 42, STEPS, &joined));
+    for (unsigned i = 1; i < STEPS - LAST; i++)
+        worker_step(&one, i, &step);
+    worker_step(&other, STEPS - LAST, &step);
+    toy_step(&s, STEPS - LAST + 1);
+    assert_ok(ps_client_pull(one.client, s.parts, &over));
+    assert_int_equal(pthread_create(&thread, NULL, worker_pull, &other), 0);
+    struct timespec moment = {.tv_nsec = 300000000};
+    nanosleep(&moment, NULL);
+    assert_ok(ps_client_push(one.client, s.parts, 1, &step));
+    pthread_join(thread, NULL);
+    struct toy want = toy_after(STEPS - LAST + 1);
+    for (size_t v = 0; v < TOY_VARIABLES; v += 2)
+        assert_memory_equal(other.toy.values[v], want.values[v], sizeof want.values[v]);
+    ps_client_free(one.client);
+    ps_client_free(other.client);
     place_clear(&p);
 }
 
@@ -555,6 +609,7 @@ static const struct CMUnitTest tests[] = {
     TEST("serve/push_takes_the_next_pull_along", push_takes_the_next_pull_along),
     TEST("serve/pull_behind_a_push_waits_at_the_gate", pull_behind_a_push_waits_at_the_gate),
     TEST("serve/gate_opens_when_the_slowest_has_pushed", gate_opens_when_the_slowest_has_pushed),
+    TEST("serve/last_steps_are_made_one_after_another", last_steps_are_made_one_after_another),
     TEST("serve/each_hears_what_all_have_told", each_hears_what_all_have_told),
     TEST("serve/replicas_that_disagree_are_refused", replicas_that_disagree_are_refused),
     TEST("serve/chief_says_what_the_run_is", chief_says_what_the_run_is),

@@ -25,12 +25,14 @@ struct train_feed *train_feed_new(const struct nn_model *m, struct train_data *d
  * every one of so many. */
 static void share_set(struct train_feed *f, struct train_share s, bool shuffle, uint64_t seed)
 {
-    size_t all = f->data->rows.count, from = all * s.rank / s.of;
+    size_t all = f->data->rows.count;
     bool pictures = f->data->pictures != NULL;
-    f->count = pictures ? all / s.of + (s.rank < all % s.of) : all * (s.rank + 1) / s.of - from;
+    f->count = (all + s.of - 1) / s.of;
     train_order_init(&f->order, f->count, pictures ? f->count : train_window_rows(f->model),
                      shuffle, seed + s.rank);
-    f->order.first = pictures ? s.rank : from;
+    f->order.all = all;
+    f->order.rank = s.rank;
+    f->order.of = s.of;
     f->order.stride = pictures ? s.of : 1;
 }
 

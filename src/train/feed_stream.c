@@ -13,6 +13,7 @@ struct window {
     uint64_t number; /* of order.c; UINT64_MAX: none */
     uint32_t *blocks, *local;
     size_t block_count, count;
+    size_t first; /* row of the data that its blocks are counted from */
     struct nn_rows rows;
     ty_err err;
     char message[512];
@@ -53,7 +54,7 @@ static void window_read(struct stream *s, struct window *w)
     w->err = TY_OK;
     for (size_t i = 0; i < w->block_count && w->err == TY_OK; i++) {
         size_t n = w->count - at < o->block ? w->count - at : o->block;
-        w->err = train_source_read(s->feed->data->source, o->first + w->blocks[i] * o->block, n,
+        w->err = train_source_read(s->feed->data->source, w->first + w->blocks[i] * o->block, n,
                                    &w->rows, at);
         at += n;
     }
@@ -97,6 +98,7 @@ static void window_order(struct stream *s, uint64_t number)
     struct window *w = &s->windows[number % 2];
     size_t first = (size_t)(number % train_order_windows(o)) * (o->window / o->block);
     w->count = train_order_make(o, number);
+    w->first = train_order_first(o, number);
     w->number = number;
     w->block_count = (w->count + o->block - 1) / o->block;
     memcpy(w->blocks, o->blocks + first, w->block_count * sizeof *w->blocks);

@@ -3,7 +3,10 @@
  *
  * A pass is cut into windows, which are what is in memory at once if the data is not. A window is
  * TRAIN_WINDOW_BLOCKS blocks of neighbouring rows from anywhere, and its rows are shuffled; data of
- * one window is simply shuffled. The last block may be short and is always the last. */
+ * one window is simply shuffled. The last block may be short and is always the last.
+ *
+ * One of several who share the data has one share of it in a pass, and the next share in the next.
+ */
 #include "train/train_int.h"
 
 enum { MOST_WINDOW = 1 << 20, LEAST_WINDOW = 1024, WINDOW_BYTES = 256 << 20 };
@@ -30,6 +33,8 @@ void train_order_init(struct train_order *o, size_t count, size_t window, bool s
     *o = (struct train_order){.count = count,
                               .window = count,
                               .block = count,
+                              .all = count,
+                              .of = 1,
                               .stride = 1,
                               .shuffle = shuffle,
                               .seed = seed,
@@ -104,6 +109,12 @@ size_t train_order_at(const struct train_order *o, uint64_t at, uint64_t *ret_nu
     return within % o->window;
 }
 
+size_t train_order_first(const struct train_order *o, uint64_t number)
+{
+    size_t share = (size_t)((o->rank + number / train_order_windows(o)) % o->of);
+    return o->stride > 1 ? share : o->all * share / o->of;
+}
+
 /* Up to the window's end the places follow one another: what takes divisions is done once. */
 void train_order_take(struct train_order *o, uint64_t at, size_t count, uint32_t *ret_rows)
 {
@@ -112,12 +123,14 @@ void train_order_take(struct train_order *o, uint64_t at, size_t count, uint32_t
         size_t place = train_order_at(o, at + done, &number), rows = train_order_make(o, number);
         size_t first = (size_t)(number % train_order_windows(o)) * (o->window / o->block);
         size_t many = rows - place < count - done ? rows - place : count - done;
+        size_t begin = train_order_first(o, number);
         bool whole = o->block == o->count; /* one block, and its number is 0 */
         for (size_t i = 0; i < many; i++) {
             uint32_t local = o->local[place + i];
             size_t row =
                 whole ? local : o->blocks[first + local / o->block] * o->block + local % o->block;
-            ret_rows[done + i] = (uint32_t)(o->first + row * o->stride);
+            row = begin + row * o->stride;
+            ret_rows[done + i] = (uint32_t)(row < o->all ? row : row - o->all);
         }
         done += many;
     }

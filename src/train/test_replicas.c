@@ -139,31 +139,74 @@ static void step_in_parts_is_the_step(void **state)
     }
 }
 
-/* Rows are told apart by their labels, 0 to ROWS - 1. */
-static void shares_have_every_row_once(void **state)
+/* Rows are told apart by their labels, 0 to ROWS - 1. In each pass all shares together have every
+ * row, and in as many passes as there are shares so has each of them. */
+static void shares_have_every_row(void **state)
 {
     (void)state;
     for (int stream = 0; stream < 2; stream++)
         for (size_t of = 1; of <= 5; of++) {
             struct place p;
-            int seen[2][ROWS] = {{0}};
+            int seen[5][ROWS] = {{0}};
             place_init(&p, "adam", stream);
             for (size_t rank = 0; rank < of; rank++) {
                 struct train_feed *f = train_feed_new_share(
                     p.model, &p.data, (struct train_share){rank, of}, 16, true, false, 3, 1);
                 size_t batches = train_feed_batches(f);
-                for (size_t i = 0; i < 2 * batches; i++) {
+                int own[ROWS] = {0};
+                for (size_t i = 0; i < of * batches; i++) {
                     struct nn_batch b;
                     assert_ok(train_feed_take(f, i, &b));
-                    for (size_t k = 0; k < b.count; k++)
-                        seen[i / batches][(int)b.rows->labels[b.pick ? b.pick[k] : k]]++;
+                    for (size_t k = 0; k < b.count; k++) {
+                        int row = (int)b.rows->labels[b.pick ? b.pick[k] : k];
+                        seen[i / batches][row]++;
+                        own[row]++;
+                    }
                 }
+                for (size_t i = 0; i < ROWS; i++)
+                    assert_in_range(own[i], 1, 2);
                 train_feed_free(f);
             }
-            for (size_t i = 0; i < ROWS; i++)
-                assert_true(seen[0][i] == 1 && seen[1][i] == 1);
+            for (size_t pass = 0; pass < of; pass++) {
+                size_t twice = 0;
+                for (size_t i = 0; i < ROWS; i++) {
+                    assert_in_range(seen[pass][i], 1, 2);
+                    twice += seen[pass][i] == 2;
+                }
+                assert_true(twice < of);
+            }
             place_clear(&p);
         }
+}
+
+/* Images are sorted by class: a share is every one of so many. */
+static void shares_of_images_have_every_one(void **state)
+{
+    (void)state;
+    enum { ALL = 11, OF = 3, EACH = 4 };
+    for (uint64_t pass = 0; pass < OF; pass++) {
+        int seen[ALL] = {0}, twice = 0;
+        for (size_t rank = 0; rank < OF; rank++) {
+            struct train_order o;
+            uint32_t rows[EACH];
+            train_order_init(&o, EACH, EACH, true, 7 + rank);
+            o.all = ALL;
+            o.rank = rank;
+            o.of = o.stride = OF;
+            train_order_take(&o, pass * EACH, EACH, rows);
+            for (size_t i = 0; i < EACH; i++) {
+                assert_in_range(rows[i], 0, ALL - 1);
+                assert_true(rows[i] % OF == (rank + pass) % OF || rows[i] == 0);
+                seen[rows[i]]++;
+            }
+            train_order_clear(&o);
+        }
+        for (size_t i = 0; i < ALL; i++) {
+            assert_in_range(seen[i], 1, 2);
+            twice += seen[i] == 2;
+        }
+        assert_int_equal(twice, OF * EACH - ALL);
+    }
 }
 
 /* It has no data: neither what the data is nor what was measured of it is known there. */
@@ -212,7 +255,8 @@ static void a_server_knows_a_run_by_its_number(void **state)
 
 static const struct CMUnitTest tests[] = {
     TEST("replicas/step_in_parts_is_the_step", step_in_parts_is_the_step),
-    TEST("replicas/shares_have_every_row_once", shares_have_every_row_once),
+    TEST("replicas/shares_have_every_row", shares_have_every_row),
+    TEST("replicas/shares_of_images_have_every_one", shares_of_images_have_every_one),
     TEST("replicas/a_server_knows_a_run_by_its_number", a_server_knows_a_run_by_its_number),
 };
 TEST_MAIN("train_replicas", tests)

@@ -391,7 +391,7 @@ ty_err together_epoch_apart(struct together *t, int64_t steps, bool chief)
 
 static void work_say(const char *name, struct nn_work w, uint64_t bytes, double cpu)
 {
-    printf("%s: %" PRIu64 " examples computed, %.3f MB of gradients reduced, %.3f CPU seconds\n",
+    printf("%s: %" PRIu64 " examples computed, %.3f MB of gradients reduced, %.6f CPU seconds\n",
            name, w.examples, (double)bytes / 1e6, cpu);
 }
 

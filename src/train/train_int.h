@@ -131,8 +131,9 @@ TY_NODISCARD ty_err train_picture_take(struct train_pictures *p, size_t index,
  * window (order.c). */
 enum { TRAIN_WINDOW_BLOCKS = 16 };
 struct train_order {
-    size_t count, window, block; /* rows of all, of a window, of one of its blocks */
-    size_t first, stride;        /* row k of these is row first + k * stride of the data */
+    size_t count, window, block; /* rows of a pass, of a window, of one of its blocks */
+    size_t all, rank, of;        /* rows of the data; which of how many shares pass 0 is over */
+    size_t stride;               /* from row to row of a share */
     bool shuffle;
     uint64_t seed;
     uint64_t pass; /* whose order is in `blocks` */
@@ -150,6 +151,8 @@ uint64_t train_order_windows(const struct train_order *o); /* of a pass */
 void train_order_take(struct train_order *o, uint64_t at, size_t count, uint32_t *ret_rows);
 /* In which window that place is, and where in it. */
 size_t train_order_at(const struct train_order *o, uint64_t at, uint64_t *ret_number);
+/* The first row of the share that it is of. */
+size_t train_order_first(const struct train_order *o, uint64_t number);
 /* Put that window's order into blocks and local; how many rows it has. */
 size_t train_order_make(struct train_order *o, uint64_t number);
 
@@ -175,7 +178,9 @@ struct train_feed {
 };
 struct train_feed *train_feed_new(const struct nn_model *m, struct train_data *d, size_t batch,
                                   bool shuffle, bool endless, uint64_t seed, int threads);
-/* The same of one of `of` parts of the set, which together have each row once. */
+/* The same of one of `of` shares, another one in each pass: who makes fewer steps than the others
+ * does not leave out rows that nobody else has. Shares have the same number of rows, so all of them
+ * have each row, and of - 1 rows at most are in two. */
 struct train_share {
     size_t rank, of;
 };
