@@ -97,15 +97,16 @@ def test_local_script(tf_yard, tf_path, trips, tmp_path, gcloud):
 
 
 def test_it_learns(tf_yard, tf_path, tmp_path):
-    """More trips and more steps: it tells who tips from who does not, and the model that was saved answers."""
+    """More trips and more steps: it tells who tips from who does not, and the model that was saved answers. The rate decays, so that the moving
+    means come to what they are the means of: without, some seeds and some types of CPU end with an AUC of 0.59."""
     subprocess.run([sys.executable, EXAMPLE / "make_data.py", tmp_path, "4000", "1000"], check=True)
     ran = tf_yard.trainyard("ai-platform", "local", "train", "--module-name=trainer.task", "--package-path=./trainer", f"--job-dir={tmp_path}/out", "--",
                             f"--train-files={tmp_path}/taxi_trips_train.csv", f"--eval-files={tmp_path}/taxi_trips_eval.csv", "--train-size=4000",
-                            "--num-epochs=8", "--batch-size=128", "--learning-rate=0.01", "--hidden-units=128,0,0", "--layer-sizes-scale-factor=0.5",
+                            "--num-epochs=80", "--batch-size=128", "--learning-rate=0.01", "--learning-rate-decay-factor=0.001", "--hidden-units=128,0,0", "--layer-sizes-scale-factor=0.5",
                             "--num-layers=3", "--eval-frequency-secs=600", "--serving-export-format=CSV", cwd=EXAMPLE, timeout=900, environment={**QUIET, "PATH": tf_path})
     assert ran.returncode == 0, ran.stderr[-4000:]
     auc = float(re.findall(r"\bauc = ([\d.]+)", ran.stderr)[-1])
-    assert auc > 0.7, auc  # who knows nothing has 0.5
+    assert auc > 0.75, auc  # who knows nothing has 0.5
     (model,) = (tmp_path / "out" / "export" / "estimate").iterdir()
     ask = ("import sys, tensorflow as tf\nm = tf.saved_model.load(sys.argv[1]).signatures['predict']\n"
            "row = '8.4,1500,2950,5,12,3,8,32,17031080101,17031320100,41.9,-87.6,41.8,-87.7,%s,Blue Taxi'\n"
