@@ -18,7 +18,7 @@ import pytest
 from yard import BINARY, Yard, clean_environment, command_line
 
 BUSYBOX = pathlib.Path("/bin/busybox")
-NAMES = "sh echo sleep env cat kill nc ls touch head sed grep tr true false test printf id mkdir dd".split()
+NAMES = "sh echo sleep env cat kill nc ls touch head sed grep tr true false test printf id mkdir dd wget".split()
 PREFIX = f"localhost/trainyard-test-{os.getpid()}"
 
 
