@@ -2,7 +2,7 @@
  *
  * In an image with its zeros around it, the filter_width * in values that one filter row meets at
  * an output pixel lie side by side, and those of the next pixel begin stride * in further on. That
- * is a matrix for the tile as it is: six output pixels are its rows, the taps of a filter row its
+ * is a matrix for the tile as it is: output pixels are its rows, the taps of a filter row its
  * columns, and the filter's rows are its parts. The gradient of x is the same walk over dy with the
  * filter turned; the gradient of the filter has taps as rows, pixels as columns and the image's
  * rows as parts. Only the padding is a copy, of one image at a time. */

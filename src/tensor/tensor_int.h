@@ -5,7 +5,7 @@
 #include "tensor/tensor.h"
 
 enum {
-    TILE_ROWS = 6,
+    TILE_ROWS = 12,
     TILE_COLUMNS = 16,
     TILE_LANES = 8,
 };
@@ -27,7 +27,11 @@ struct tile {
     bool add, relu;
 };
 void tile_run(const struct tile *t);
-void tile_run_plain(const struct tile *t); /* in C; for tests, too */
+/* All ways give the same bits but the plain one, whose products may be rounded before they are
+ * added. The best that this CPU has, up to `most`: for tests and comparisons. */
+enum tile_way { TILE_PLAIN, TILE_AVX2, TILE_AVX512 };
+void (*tile_choose(enum tile_way most))(const struct tile *t);
+void tile_run_plain(const struct tile *t); /* in C */
 
 /* A function whose body (name##_body, static inline) is compiled twice, for AVX2 and for any CPU,
  * and chosen at run time. The compiler vectorises the loops. */

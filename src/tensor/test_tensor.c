@@ -84,20 +84,20 @@ static void gemm_rows_are_independent(void **state)
     free(b);
 }
 
-static void tile_plain_is_the_same(void **state)
+/* Plain C to the last digits, AVX2 and AVX-512 to the bit: a run may go on on another CPU. */
+static void tile_is_the_same_in_all_ways(void **state)
 {
     (void)state;
     float *a = numbers((size_t)TILE_ROWS * 40, 1), *b = numbers((size_t)TILE_COLUMNS * 40, 2);
     float *bias = numbers(TILE_COLUMNS, 3);
     for (size_t rows = 1; rows <= TILE_ROWS; rows++)
         for (size_t columns = 1; columns <= TILE_COLUMNS; columns++) {
-            float c[TILE_ROWS * TILE_COLUMNS] = {0}, want[TILE_ROWS * TILE_COLUMNS] = {0};
+            float c[3][TILE_ROWS * TILE_COLUMNS] = {{0}};
             struct tile t = {.a = a,
                              .a_row = 40,
                              .a_column = 1,
                              .b = b,
                              .b_row = TILE_COLUMNS,
-                             .c = c,
                              .c_row = TILE_COLUMNS,
                              .rows = rows,
                              .columns = columns,
@@ -108,10 +108,12 @@ static void tile_plain_is_the_same(void **state)
                              .bias = rows % 2 ? bias : NULL,
                              .add = true,
                              .relu = columns % 2 == 1};
-            tile_run(&t);
-            t.c = want;
-            tile_run_plain(&t);
-            same("tile", c, want, TY_COUNT(c), 1e-6);
+            for (enum tile_way way = TILE_PLAIN; way <= TILE_AVX512; way++) {
+                t.c = c[way];
+                tile_choose(way)(&t);
+            }
+            same("tile", c[TILE_AVX2], c[TILE_PLAIN], TY_COUNT(c[0]), 1e-6);
+            assert_memory_equal(c[TILE_AVX512], c[TILE_AVX2], sizeof c[0]);
         }
     free(a);
     free(b);
@@ -198,7 +200,7 @@ static const struct CMUnitTest tests[] = {
     TEST("gemm/matches_reference", gemm_matches_reference),
     TEST("gemm/odd_sizes", gemm_odd_sizes),
     TEST("gemm/rows_are_independent", gemm_rows_are_independent),
-    TEST("tile/plain_is_the_same", tile_plain_is_the_same),
+    TEST("tile/is_the_same_in_all_ways", tile_is_the_same_in_all_ways),
     TEST("conv/matches_reference", conv_matches_reference),
     TEST("conv/shape_is_tensorflows", conv_shape_is_tensorflows),
 };

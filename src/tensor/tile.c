@@ -1,9 +1,11 @@
-/* tile.c -- the kernel under everything: 6 x 16 sums of products in registers.
+/* tile.c -- the kernel under everything: 12 x 16 sums of products in registers.
  *
- * With AVX2, the sums are 12 registers of 8, two registers hold a row of b, one the element of a
- * that goes with it: 12 multiply-adds for 2 loads and 6 broadcasts, which is what the two
- * multiply-add units of a core need to be always busy. Fewer rows or columns are the same code with
- * smaller constants; columns that are no multiple of 8 are masked.
+ * With AVX-512, the sums are 12 registers of 16, one register holds a row of b, and the element of
+ * a that goes with it is broadcast by the multiply-add itself: 12 of those for 13 loads, and no
+ * more than two of either can begin in a cycle. With AVX2 the upper six rows and then the lower six
+ * are 12 registers of 8, two registers hold a row of b: 12 multiply-adds for 2 loads and 6
+ * broadcasts. Fewer rows or columns are the same code with smaller constants; columns that do not
+ * fill a register are masked.
  *
  * The order of the sums over k is the same in every variant: products are added one by one, so a
  * result depends on neither the tile's size nor its place. */
@@ -31,19 +33,23 @@ void tile_run_plain(const struct tile *t)
 #if defined(__x86_64__)
 #include <immintrin.h>
 
+/* ---- AVX2 ---- */
+
+enum { HALF = TILE_ROWS / 2 };
+
 TENSOR_AVX2 static inline __m256i mask_of(size_t columns)
 {
     static const int32_t ones[16] = {-1, -1, -1, -1, -1, -1, -1, -1};
     return _mm256_loadu_si256((const __m256i *)(ones + TILE_LANES - columns));
 }
 
-/* `rows` (1 to 6), `vectors` (1 or 2) and `masked` are constants where it is inlined. */
+/* `rows` (1 to HALF), `vectors` (1 or 2) and `masked` are constants where it is inlined. */
 TENSOR_AVX2 __attribute__((always_inline)) static inline void tile_avx2(const struct tile *t,
                                                                         const size_t rows,
                                                                         const size_t vectors,
                                                                         const bool masked)
 {
-    __m256 sum[TILE_ROWS][2];
+    __m256 sum[HALF][2];
     __m256i mask = mask_of(masked ? t->columns - (vectors - 1) * TILE_LANES : TILE_LANES);
 #pragma GCC unroll 6
     for (size_t i = 0; i < rows; i++)
@@ -101,16 +107,95 @@ TENSOR_AVX2 __attribute__((always_inline)) static inline void tile_avx2(const st
 VARIANTS(1) VARIANTS(2) VARIANTS(3) VARIANTS(4) VARIANTS(5) VARIANTS(6)
 
 #define ROW(rows) {tile_##rows##_1_0, tile_##rows##_1_1, tile_##rows##_2_0, tile_##rows##_2_1}
-static void (*const variants[TILE_ROWS][4])(const struct tile *t) = {ROW(1), ROW(2), ROW(3),
-                                                                     ROW(4), ROW(5), ROW(6)};
+static void (*const halves[HALF][4])(const struct tile *t) = {ROW(1), ROW(2), ROW(3),
+                                                              ROW(4), ROW(5), ROW(6)};
 /* clang-format on */
 
-void tile_run(const struct tile *t)
+static void tile_run_avx2(const struct tile *t)
 {
-    if (tensor_has_avx2())
-        variants[t->rows - 1][(t->columns > TILE_LANES) * 2 + (t->columns % TILE_LANES != 0)](t);
-    else
-        tile_run_plain(t);
+    size_t how = (t->columns > TILE_LANES) * 2 + (t->columns % TILE_LANES != 0);
+    if (t->rows <= HALF) {
+        halves[t->rows - 1][how](t);
+        return;
+    }
+    struct tile lower = *t;
+    lower.a += HALF * t->a_row;
+    lower.c += HALF * t->c_row;
+    lower.rows -= HALF;
+    halves[HALF - 1][how](t);
+    halves[lower.rows - 1][how](&lower);
+}
+
+/* ---- AVX-512 ---- */
+
+#define TENSOR_AVX512 __attribute__((target("avx512f")))
+
+/* `rows` (1 to TILE_ROWS) and `masked` are constants where it is inlined. Every third row has a
+ * pointer: the two after it are at once and twice the stride from there, which an address can say.
+ */
+TENSOR_AVX512 __attribute__((always_inline)) static inline void tile_avx512(const struct tile *t,
+                                                                            const size_t rows,
+                                                                            const bool masked)
+{
+    __m512 sum[TILE_ROWS];
+    __mmask16 mask = masked ? (__mmask16)((1u << t->columns) - 1) : 0xffff;
+    size_t next = t->a_row;
+#pragma GCC unroll 12
+    for (size_t i = 0; i < rows; i++)
+        sum[i] = _mm512_setzero_ps();
+    for (size_t part = 0; part < t->parts; part++) {
+        const float *b = t->b + part * t->b_part, *a = t->a + part * t->a_part;
+        const float *third[] = {a, a + 3 * next, a + 6 * next, a + 9 * next};
+        for (size_t p = 0; p < t->k; p++, b += t->b_row) {
+            __m512 row = masked ? _mm512_maskz_loadu_ps(mask, b) : _mm512_loadu_ps(b);
+#pragma GCC unroll 12
+            for (size_t i = 0; i < rows; i++)
+                sum[i] = _mm512_fmadd_ps(_mm512_set1_ps(third[i / 3][i % 3 * next]), row, sum[i]);
+#pragma GCC unroll 4
+            for (size_t i = 0; i < (rows + 2) / 3; i++)
+                third[i] += t->a_column;
+        }
+    }
+    __m512 bias = t->bias ? _mm512_maskz_loadu_ps(mask, t->bias) : _mm512_setzero_ps();
+#pragma GCC unroll 12
+    for (size_t i = 0; i < rows; i++) {
+        float *c = t->c + i * t->c_row;
+        __m512 s = sum[i];
+        if (t->add)
+            s = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, c), s);
+        if (t->bias)
+            s = _mm512_add_ps(s, bias);
+        if (t->relu) /* the second of two where one is no number: NaN stays */
+            s = _mm512_max_ps(_mm512_setzero_ps(), s);
+        _mm512_mask_storeu_ps(c, mask, s);
+    }
+}
+
+#define WHOLE(rows, masked)                                                                        \
+    TENSOR_AVX512 static void whole_##rows##_##masked(const struct tile *t)                        \
+    {                                                                                              \
+        tile_avx512(t, rows, masked);                                                              \
+    }
+#define ROWS(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12)
+/* clang-format off */
+#define BOTH(rows) WHOLE(rows, 0) WHOLE(rows, 1)
+ROWS(BOTH)
+#define PAIR(rows) {whole_##rows##_0, whole_##rows##_1},
+static void (*const wholes[TILE_ROWS][2])(const struct tile *t) = {ROWS(PAIR)};
+/* clang-format on */
+
+static void tile_run_avx512(const struct tile *t)
+{
+    wholes[t->rows - 1][t->columns < TILE_COLUMNS](t);
+}
+
+/* ---- which ---- */
+
+void (*tile_choose(enum tile_way most))(const struct tile *t)
+{
+    if (most >= TILE_AVX512 && __builtin_cpu_supports("avx512f"))
+        return tile_run_avx512;
+    return most >= TILE_AVX2 && tensor_has_avx2() ? tile_run_avx2 : tile_run_plain;
 }
 
 bool tensor_has_avx2(void)
@@ -126,9 +211,10 @@ bool tensor_has_avx2(void)
 
 #else
 
-void tile_run(const struct tile *t)
+void (*tile_choose(enum tile_way most))(const struct tile *t)
 {
-    tile_run_plain(t);
+    (void)most;
+    return tile_run_plain;
 }
 
 bool tensor_has_avx2(void)
@@ -137,6 +223,17 @@ bool tensor_has_avx2(void)
 }
 
 #endif
+
+void tile_run(const struct tile *t)
+{
+    static void (*chosen)(const struct tile *t); /* every thread chooses the same */
+    void (*run)(const struct tile *t) = __atomic_load_n(&chosen, __ATOMIC_RELAXED);
+    if (run == NULL) {
+        run = tile_choose(TILE_AVX512);
+        __atomic_store_n(&chosen, run, __ATOMIC_RELAXED);
+    }
+    run(t);
+}
 
 void panels_pack(const float *b, size_t row_stride, size_t column_stride, size_t k, size_t n,
                  float *panels)
