@@ -185,7 +185,6 @@ static size_t shard_floats(const struct nn_net *n, size_t rows)
         const struct nn_layer *l = &n->layers[i];
         size_t size = n->has_first && i == 0 ? 0 : lines(rows * nn_layer_width(l));
         sum += size + (n->need_to[i] > n->need_from[i] ? size : 0);
-        sum += lines(NN_SUMS * l->channels);
         sum += l->kind == &nn_layer_max_pool ? size : 0;
     }
     return sum + 4 * lines(rows);
@@ -210,9 +209,6 @@ static void shard_plan(struct nn_net *n, struct nn_shard *s, size_t rows, float 
             s->which[i] = (uint32_t *)at;
             at += lines(rows * nn_layer_width(&n->layers[i]));
         }
-    s->sums = at;
-    for (size_t i = 0; i < n->layer_count; i++)
-        at += lines(NN_SUMS * n->layers[i].channels);
     s->labels = at;
     s->weights = at + lines(rows);
     s->classes = (int32_t *)(at + 2 * lines(rows));
@@ -245,6 +241,24 @@ static void grads_plan(struct nn_net *n)
     }
 }
 
+/* Floats of batch_norm's sums, of all layers. */
+static size_t sums_floats(const struct nn_net *n)
+{
+    size_t sums = 0;
+    for (size_t i = 0; i < n->layer_count; i++)
+        sums += lines(NN_SUMS * n->layers[i].channels);
+    return sums;
+}
+
+/* Do other ranks read a layer's gradient, for the rows of a table? (net_crew.c) */
+static bool gradients_are_shared(const struct nn_net *n)
+{
+    for (size_t i = 0; i < n->table_count; i++)
+        if (!n->has_first || n->tables[i].layer != 0)
+            return n->crew != NULL;
+    return false;
+}
+
 static void batches_plan(struct nn_net *n)
 {
     size_t rows = (n->batch_max + n->shard_max - 1) / n->shard_max;
@@ -252,7 +266,10 @@ static void batches_plan(struct nn_net *n)
     size_t each = shard_floats(n, rows), scratch = scratch_floats(n, rows);
     n->shards = ty_new_array(&n->arena, struct nn_shard, n->shard_max);
     size_t first = n->has_first ? lines(nn_first_floats(n, rows)) : 0;
-    float *activations = room_new(n, each * n->shard_max, sizeof(float));
+    size_t sums = sums_floats(n);
+    float *activations = gradients_are_shared(n) ? room_new(n, each * n->shard_max, sizeof(float))
+                                                 : block_new(n, each * n->shard_max, sizeof(float));
+    float *all_sums = room_new(n, sums * n->shard_max, sizeof(float));
     float *firsts = room_new(n, first * n->shard_max, sizeof(float));
     float *scratches = block_new(n, scratch * n->shard_max, sizeof(float));
     n->grads = room_new(n, n->plain_count * n->shard_max, sizeof(float));
@@ -262,6 +279,7 @@ static void batches_plan(struct nn_net *n)
     for (size_t i = 0; i < n->shard_max; i++) {
         n->shards[i].grads = n->grads + i * n->plain_count;
         n->shards[i].scratch = scratches + i * scratch;
+        n->shards[i].sums = all_sums + i * sums;
         shard_plan(n, &n->shards[i], rows, activations + i * each);
         if (n->has_first)
             nn_first_plan(n, &n->shards[i], rows, firsts + i * first);
@@ -275,9 +293,6 @@ static void batches_plan(struct nn_net *n)
         n->words = room_new(n, (size_t)crew_size(n->crew) * NN_WORD, sizeof *n->words);
         nn_crew_plan(n);
     }
-    size_t sums = 0;
-    for (size_t i = 0; i < n->layer_count; i++)
-        sums += lines(NN_SUMS * n->layers[i].channels);
     n->sums = ty_new_array(&n->arena, float, sums);
     grads_plan(n);
     if (n->crew && !n->crew_failed && !n->no_memory)
