@@ -6,7 +6,7 @@
 
 enum {
     TILE_ROWS = 12,
-    TILE_COLUMNS = 16,
+    TILE_COLUMNS = 32,
     TILE_LANES = 8,
 };
 
@@ -55,10 +55,16 @@ bool tensor_has_avx2(void);
             name##_body arguments;                                                                 \
     }
 
-/* Floats of b (k, n) as panels of TILE_COLUMNS columns, the last one filled with zeros. */
+/* b (k, n) as panels of TILE_COLUMNS columns; the last one may be half as wide, and is filled with
+ * zeros. The panel of column j, where one begins, is at j * k; so many floats are from row to row.
+ */
+static inline size_t panel_width(size_t n, size_t j)
+{
+    return n - j > TILE_COLUMNS / 2 ? TILE_COLUMNS : TILE_COLUMNS / 2;
+}
 static inline size_t panels_size(size_t k, size_t n)
 {
-    return (n + TILE_COLUMNS - 1) / TILE_COLUMNS * TILE_COLUMNS * k;
+    return (n + TILE_COLUMNS / 2 - 1) / (TILE_COLUMNS / 2) * (TILE_COLUMNS / 2) * k;
 }
 /* element (row, column) of b is at row * row_stride + column * column_stride */
 void panels_pack(const float *b, size_t row_stride, size_t column_stride, size_t k, size_t n,

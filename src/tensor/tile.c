@@ -111,82 +111,99 @@ static void (*const halves[HALF][4])(const struct tile *t) = {ROW(1), ROW(2), RO
                                                               ROW(4), ROW(5), ROW(6)};
 /* clang-format on */
 
+/* At most HALF rows and QUARTER columns at a time. */
 static void tile_run_avx2(const struct tile *t)
 {
-    size_t how = (t->columns > TILE_LANES) * 2 + (t->columns % TILE_LANES != 0);
-    if (t->rows <= HALF) {
-        halves[t->rows - 1][how](t);
-        return;
-    }
-    struct tile lower = *t;
-    lower.a += HALF * t->a_row;
-    lower.c += HALF * t->c_row;
-    lower.rows -= HALF;
-    halves[HALF - 1][how](t);
-    halves[lower.rows - 1][how](&lower);
+    enum { QUARTER = 2 * TILE_LANES };
+    struct tile part = *t;
+    for (size_t j = 0; j < t->columns; j += QUARTER)
+        for (size_t i = 0; i < t->rows; i += HALF) {
+            part.a = t->a + i * t->a_row;
+            part.b = t->b + j;
+            part.c = t->c + i * t->c_row + j;
+            part.bias = t->bias ? t->bias + j : NULL;
+            part.rows = t->rows - i < HALF ? t->rows - i : HALF;
+            part.columns = t->columns - j < QUARTER ? t->columns - j : QUARTER;
+            halves[part.rows - 1]
+                  [(part.columns > TILE_LANES) * 2 + (part.columns % TILE_LANES != 0)](&part);
+        }
 }
 
 /* ---- AVX-512 ---- */
 
 #define TENSOR_AVX512 __attribute__((target("avx512f")))
 
-/* `rows` (1 to TILE_ROWS) and `masked` are constants where it is inlined. Every third row has a
- * pointer: the two after it are at once and twice the stride from there, which an address can say.
- */
+/* `rows` (1 to TILE_ROWS), `vectors` (1 or 2) and `masked` are constants where it is inlined. Every
+ * third row has a pointer: the two after it are at once and twice the stride from there, which an
+ * address can say. */
 TENSOR_AVX512 __attribute__((always_inline)) static inline void tile_avx512(const struct tile *t,
                                                                             const size_t rows,
+                                                                            const size_t vectors,
                                                                             const bool masked)
 {
-    __m512 sum[TILE_ROWS];
-    __mmask16 mask = masked ? (__mmask16)((1u << t->columns) - 1) : 0xffff;
-    size_t next = t->a_row;
+    enum { LANES = 16 };
+    __m512 sum[TILE_ROWS][2];
+    size_t next = t->a_row, last = t->columns - (vectors - 1) * LANES;
+    const __mmask16 all = 0xffff, cut = masked ? (__mmask16)((1u << last) - 1) : all;
 #pragma GCC unroll 12
     for (size_t i = 0; i < rows; i++)
-        sum[i] = _mm512_setzero_ps();
+        sum[i][0] = sum[i][1] = _mm512_setzero_ps();
     for (size_t part = 0; part < t->parts; part++) {
         const float *b = t->b + part * t->b_part, *a = t->a + part * t->a_part;
         const float *third[] = {a, a + 3 * next, a + 6 * next, a + 9 * next};
         for (size_t p = 0; p < t->k; p++, b += t->b_row) {
-            __m512 row = masked ? _mm512_maskz_loadu_ps(mask, b) : _mm512_loadu_ps(b);
+            const float *end = b + (vectors - 1) * LANES;
+            __m512 row1 = masked ? _mm512_maskz_loadu_ps(cut, end) : _mm512_loadu_ps(end);
+            __m512 row0 = vectors == 2 ? _mm512_loadu_ps(b) : row1;
 #pragma GCC unroll 12
-            for (size_t i = 0; i < rows; i++)
-                sum[i] = _mm512_fmadd_ps(_mm512_set1_ps(third[i / 3][i % 3 * next]), row, sum[i]);
+            for (size_t i = 0; i < rows; i++) {
+                __m512 x = _mm512_set1_ps(third[i / 3][i % 3 * next]);
+                sum[i][0] = _mm512_fmadd_ps(x, row0, sum[i][0]);
+                if (vectors == 2)
+                    sum[i][1] = _mm512_fmadd_ps(x, row1, sum[i][1]);
+            }
 #pragma GCC unroll 4
             for (size_t i = 0; i < (rows + 2) / 3; i++)
                 third[i] += t->a_column;
         }
     }
-    __m512 bias = t->bias ? _mm512_maskz_loadu_ps(mask, t->bias) : _mm512_setzero_ps();
+#pragma GCC unroll 2
+    for (size_t v = 0; v < vectors; v++) {
+        const __mmask16 mask = v == vectors - 1 ? cut : all;
+        const float *from = t->bias ? t->bias + v * LANES : NULL;
+        __m512 bias = from ? _mm512_maskz_loadu_ps(mask, from) : _mm512_setzero_ps();
 #pragma GCC unroll 12
-    for (size_t i = 0; i < rows; i++) {
-        float *c = t->c + i * t->c_row;
-        __m512 s = sum[i];
-        if (t->add)
-            s = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, c), s);
-        if (t->bias)
-            s = _mm512_add_ps(s, bias);
-        if (t->relu) /* the second of two where one is no number: NaN stays */
-            s = _mm512_max_ps(_mm512_setzero_ps(), s);
-        _mm512_mask_storeu_ps(c, mask, s);
+        for (size_t i = 0; i < rows; i++) {
+            float *c = t->c + i * t->c_row + v * LANES;
+            __m512 s = sum[i][v];
+            if (t->add)
+                s = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, c), s);
+            if (from)
+                s = _mm512_add_ps(s, bias);
+            if (t->relu) /* the second of two where one is no number: NaN stays */
+                s = _mm512_max_ps(_mm512_setzero_ps(), s);
+            _mm512_mask_storeu_ps(c, mask, s);
+        }
     }
 }
 
-#define WHOLE(rows, masked)                                                                        \
-    TENSOR_AVX512 static void whole_##rows##_##masked(const struct tile *t)                        \
+#define WHOLE(rows, vectors, masked)                                                               \
+    TENSOR_AVX512 static void whole_##rows##_##vectors##_##masked(const struct tile *t)            \
     {                                                                                              \
-        tile_avx512(t, rows, masked);                                                              \
+        tile_avx512(t, rows, vectors, masked);                                                     \
     }
 #define ROWS(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12)
 /* clang-format off */
-#define BOTH(rows) WHOLE(rows, 0) WHOLE(rows, 1)
-ROWS(BOTH)
-#define PAIR(rows) {whole_##rows##_0, whole_##rows##_1},
-static void (*const wholes[TILE_ROWS][2])(const struct tile *t) = {ROWS(PAIR)};
+#define FOUR(rows) WHOLE(rows, 1, 0) WHOLE(rows, 1, 1) WHOLE(rows, 2, 0) WHOLE(rows, 2, 1)
+ROWS(FOUR)
+#define LINE(rows) {whole_##rows##_1_0, whole_##rows##_1_1, whole_##rows##_2_0, whole_##rows##_2_1},
+static void (*const wholes[TILE_ROWS][4])(const struct tile *t) = {ROWS(LINE)};
 /* clang-format on */
 
 static void tile_run_avx512(const struct tile *t)
 {
-    wholes[t->rows - 1][t->columns < TILE_COLUMNS](t);
+    wholes[t->rows - 1]
+          [(t->columns > TILE_COLUMNS / 2) * 2 + (t->columns % (TILE_COLUMNS / 2) != 0)](t);
 }
 
 /* ---- which ---- */
@@ -239,16 +256,16 @@ void panels_pack(const float *b, size_t row_stride, size_t column_stride, size_t
                  float *panels)
 {
     for (size_t j = 0; j < n; j += TILE_COLUMNS) {
-        size_t columns = n - j < TILE_COLUMNS ? n - j : TILE_COLUMNS;
+        size_t columns = n - j < TILE_COLUMNS ? n - j : TILE_COLUMNS, width = panel_width(n, j);
         const float *from = b + j * column_stride;
-        for (size_t p = 0; p < k; p++, from += row_stride, panels += TILE_COLUMNS) {
+        for (size_t p = 0; p < k; p++, from += row_stride, panels += width) {
             if (column_stride == 1 && columns == TILE_COLUMNS) {
                 memcpy(panels, from, TILE_COLUMNS * sizeof *panels);
                 continue;
             }
             for (size_t i = 0; i < columns; i++)
                 panels[i] = from[i * column_stride];
-            for (size_t i = columns; i < TILE_COLUMNS; i++)
+            for (size_t i = columns; i < width; i++)
                 panels[i] = 0;
         }
     }
