@@ -79,6 +79,11 @@ int crew_rank(const struct crew *c)
     return c ? c->rank : 0;
 }
 
+bool crew_has_one_memory(const struct crew *c)
+{
+    return c && c->way == &crew_shared_way;
+}
+
 int crew_size(const struct crew *c)
 {
     return c ? c->size : 1;

@@ -68,6 +68,8 @@ int crew_unconnected(void);
 void crew_leave(struct crew *c, const char *why);
 int crew_rank(const struct crew *c); /* NULL: 0 */
 int crew_size(const struct crew *c); /* NULL: 1 */
+/* Are a room's bytes the same ones in all ranks? NULL: no. */
+bool crew_has_one_memory(const struct crew *c);
 
 /* All ranks have the same number, or the first that differs from rank 0's is named: "worker 1 has
  * another `what` than chief". */

@@ -92,8 +92,8 @@ static void norm_backward(struct nn_net *n, const struct nn_layer *l, struct nn_
     double *own = own_sums(s, l, true);
     tensor_norm_backward_sums(s->y[l->inputs[0]], s->dy[nn_layer_index(n, l)], sums, sums + c,
                               rows_of(l, s->rows), c, own, own + c);
-    float *dgamma = nn_shard_grad(n, s, nn_layer_param(n, l, GAMMA));
-    float *dbeta = nn_shard_grad(n, s, nn_layer_param(n, l, BETA));
+    float *dgamma = nn_shard_grad(s, nn_layer_param(n, l, GAMMA));
+    float *dbeta = nn_shard_grad(s, nn_layer_param(n, l, BETA));
     for (size_t i = 0; i < c; i++) {
         dgamma[i] = (float)own[i];
         dbeta[i] = (float)own[c + i];

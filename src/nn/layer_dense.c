@@ -99,8 +99,8 @@ static void dense_backward(struct nn_net *n, const struct nn_layer *l, struct nn
     nn_activate_backward(dy, s->y[i], s->rows, out, l->activation);
     struct tensor_matrix x = {s->y[l->inputs[0]], in, TENSOR_TRANSPOSED};
     struct tensor_matrix g = {dy, out, TENSOR_PLAIN};
-    tensor_gemm(in, out, s->rows, x, g, nn_shard_grad(n, s, kernel), out, false, s->scratch);
-    tensor_row_sum(dy, s->rows, out, nn_shard_grad(n, s, nn_layer_param(n, l, BIAS)));
+    tensor_gemm(in, out, s->rows, x, g, nn_shard_grad(s, kernel), out, false, s->scratch);
+    tensor_row_sum(dy, s->rows, out, nn_shard_grad(s, nn_layer_param(n, l, BIAS)));
     if (dx == NULL)
         return;
     /* only the columns that somebody needs: of the features, those of embeddings */

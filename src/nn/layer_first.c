@@ -252,9 +252,9 @@ static void first_backward(struct nn_net *n, const struct nn_layer *l, struct nn
 {
     const struct nn_layer *f = features_of(n);
     size_t at = nn_layer_index(n, l), out = l->units;
-    float *dkernel = nn_shard_grad(n, s, nn_layer_param(n, l, KERNEL)), *dy = s->dy[at];
+    float *dkernel = nn_shard_grad(s, nn_layer_param(n, l, KERNEL)), *dy = s->dy[at];
     nn_activate_backward(dy, s->y[at], s->rows, out, l->activation);
-    tensor_row_sum(dy, s->rows, out, nn_shard_grad(n, s, nn_layer_param(n, l, BIAS)));
+    tensor_row_sum(dy, s->rows, out, nn_shard_grad(s, nn_layer_param(n, l, BIAS)));
     numbers_backward(n, s, dy, dkernel, out);
     for (size_t i = 0; i < f->part_count; i++) {
         if (f->parts[i].kind == NN_INDICATOR)

@@ -303,15 +303,14 @@ static void conv_backward(struct nn_net *n, const struct nn_layer *l, struct nn_
     float *dy = s->dy[at];
     bool add;
     float *dx = nn_input_grad(n, l, s, 0, &add);
-    float *bias = nn_shard_grad(n, s, nn_layer_param(n, l, BIAS));
+    float *bias = nn_shard_grad(s, nn_layer_param(n, l, BIAS));
     if (l->activation == NN_RELU) {
         tensor_relu_backward_sum(dy, s->y[at], places, l->units, bias);
     } else {
         nn_activate_backward(dy, s->y[at], places, l->units, l->activation);
         tensor_row_sum(dy, places, l->units, bias);
     }
-    tensor_conv_backward_filter(&c, s->y[l->inputs[0]], dy, nn_shard_grad(n, s, kernel),
-                                s->scratch);
+    tensor_conv_backward_filter(&c, s->y[l->inputs[0]], dy, nn_shard_grad(s, kernel), s->scratch);
     if (dx == NULL)
         return;
     float *to = add ? s->scratch + tensor_conv_scratch(&c) : dx;

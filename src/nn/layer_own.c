@@ -118,7 +118,7 @@ static void own_backward(struct nn_net *n, const struct nn_layer *l, struct nn_s
     c.dy = s->dy[nn_layer_index(n, l)];
     c.dx = dx && add ? s->scratch : dx;
     for (size_t i = 0; i < NN_LAYER_PARAMS && own_of(l)->params[i].name; i++)
-        c.grads[i] = nn_shard_grad(n, s, nn_layer_param(n, l, i));
+        c.grads[i] = nn_shard_grad(s, nn_layer_param(n, l, i));
     own_of(l)->backward(&c);
     if (dx && add)
         tensor_axpy(1.0f, s->scratch, dx, c.rows * c.in);

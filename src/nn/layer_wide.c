@@ -72,7 +72,7 @@ static void number_backward(const struct nn_net *n, const struct nn_part *part,
                             const struct nn_shard *s, const float *dy, size_t k)
 {
     const struct nn_rows *rows = n->batch.rows;
-    float *dw = nn_shard_grad(n, s, &n->params[part->param]);
+    float *dw = nn_shard_grad(s, &n->params[part->param]);
     memset(dw, 0, k * sizeof *dw);
     for (size_t i = 0; i < s->rows; i++, dy += k) {
         size_t pick = nn_shard_pick(n, s->first + i);
@@ -86,7 +86,7 @@ static void wide_backward(struct nn_net *n, const struct nn_layer *l, struct nn_
 {
     const float *dy = s->dy[nn_layer_index(n, l)];
     size_t k = l->channels;
-    tensor_row_sum(dy, s->rows, k, nn_shard_grad(n, s, nn_layer_param(n, l, BIAS)));
+    tensor_row_sum(dy, s->rows, k, nn_shard_grad(s, nn_layer_param(n, l, BIAS)));
     for (size_t p = 0; p < l->part_count; p++)
         if (l->parts[p].kind == NN_NUMBER)
             number_backward(n, &l->parts[p], s, dy, k);

@@ -161,6 +161,7 @@ static ty_err weights_plan(struct nn_net *n)
     for (size_t i = 0; i < n->param_count; i++) {
         float **place = n->params[i].table ? &table : &next;
         n->params[i].data = *place;
+        n->params[i].from = n->params[i].table ? 0 : (size_t)(next - n->weights);
         *place += lines(n->params[i].count);
     }
     return TY_OK;
@@ -232,8 +233,7 @@ static void grads_plan(struct nn_net *n)
         if (p->table && !first)
             p->grad = block_new(n, most, sizeof(float)); /* each rank sums all of it */
         else
-            p->grad =
-                p->table ? room_new(n, most, sizeof(float)) : n->grad_sum + (p->data - n->weights);
+            p->grad = p->table ? room_new(n, most, sizeof(float)) : n->grad_sum + p->from;
         if (copies && (first || !p->table)) {
             n->summed[i] = p->grad;
             p->grad = block_new(n, most, sizeof(float));

@@ -7,6 +7,7 @@
  *   grads     of the plain parameters, summed over shards in the fixed tree; in buckets, while
  *             backward computes more of them
  *   rows      of a table's gradient: each rank has computed some of the list
+ *   update    of large parameters that all have together: each rank has made its slice's
  * After a failure nothing more is exchanged, and nn_net_state says why. */
 #include "nn/nn_int.h"
 
@@ -288,4 +289,52 @@ void nn_crew_grads(struct nn_net *n)
     if (n->summing)
         nn_crew_done(n, crew_sums_end(n->crew));
     n->summing = false;
+}
+
+/* ---- parameters that all ranks have together ---- */
+
+ty_err nn_net_unite_array(struct nn_net *n, size_t count, float **array)
+{
+    void *room;
+    ty_err err = crew_room(n->crew, count * sizeof **array, &room);
+    if (err != TY_OK)
+        return err;
+    if (crew_rank(n->crew) == 0)
+        memcpy(room, *array, count * sizeof **array);
+    *array = room;
+    return crew_meet(n->crew, "the weights");
+}
+
+/* Frozen ones are changed by each rank's forward pass; a small one is updated before others would
+ * have come. */
+ty_err nn_net_unite(struct nn_net *n)
+{
+    enum { LEAST_FLOATS = 1 << 16 };
+    ty_err err = TY_OK;
+    for (size_t i = 0; crew_has_one_memory(n->crew) && i < n->param_count && err == TY_OK; i++) {
+        struct nn_param *p = &n->params[i];
+        if (p->table || p->frozen || p->count < LEAST_FLOATS)
+            continue;
+        err = nn_net_unite_array(n, p->count, &p->data);
+        n->united = p->united = err == TY_OK;
+    }
+    return err;
+}
+
+/* Whole lines, so that no two ranks write one. */
+size_t nn_net_slice(const struct nn_net *n, const struct nn_param *p, size_t *ret_from)
+{
+    enum { LINE = 16 };
+    size_t rank = (size_t)crew_rank(n->crew), size = (size_t)crew_size(n->crew);
+    size_t whole = p->count / LINE;
+    *ret_from = p->united ? whole * rank / size * LINE : 0;
+    if (!p->united || rank == size - 1)
+        return p->count - *ret_from;
+    return whole * (rank + 1) / size * LINE - *ret_from;
+}
+
+void nn_net_updated(struct nn_net *n)
+{
+    if (n->united && !is_alone(n))
+        nn_crew_done(n, crew_meet(n->crew, "the update"));
 }

@@ -258,6 +258,8 @@ struct nn_param {
     size_t count;
     float *data;
     float *grad; /* after nn_net_backward; of a table only the rows below */
+    size_t from; /* of the plain ones end to end */
+    bool united; /* `data` is what all ranks have, and each updates a slice of it */
     bool wide;   /* trained by the wide part's optimizer */
     bool frozen; /* moving means: saved and exported, but not trained */
 
@@ -305,6 +307,17 @@ void nn_net_tell(struct nn_net *n, int32_t word);
 int32_t nn_net_told(const struct nn_net *n);
 /* Has the crew failed? Then what was computed since is worth nothing. */
 TY_NODISCARD ty_err nn_net_state(struct nn_net *n);
+
+/* On one machine the ranks of a crew need not have a large parameter each: one is enough, of which
+ * each rank updates a slice. Once, by all ranks, when they have the same weights. */
+TY_NODISCARD ty_err nn_net_unite(struct nn_net *n);
+/* The same of an array that goes with a united parameter, as long as that is: *array is where it is
+ * then. Rank 0's is taken. */
+TY_NODISCARD ty_err nn_net_unite_array(struct nn_net *n, size_t count, float **array);
+/* What this rank updates of a plain parameter: all of it if it is not united. */
+size_t nn_net_slice(const struct nn_net *n, const struct nn_param *p, size_t *ret_from);
+/* The slices of this rank are updated; when it returns all are, or nn_net_state says why not. */
+void nn_net_updated(struct nn_net *n);
 /* The net's own until the next call. With a crew, of a batch that is trained on, only the rows of
  * this rank until nn_net_backward returns. */
 struct nn_outputs {

@@ -138,6 +138,7 @@ struct nn_net {
     struct tensor_team *team;
     struct crew *crew; /* NULL: alone */
     bool crew_failed;
+    bool united;                 /* some parameter is */
     struct crew_piece *pieces;   /* room for a list of them */
     size_t *plain_from;          /* by layer: where its plain parameters begin */
     struct crew_bucket *buckets; /* of the gradients, as backward finishes them; one: no overlap */
@@ -281,10 +282,9 @@ static inline struct nn_param *nn_layer_param(const struct nn_net *n, const stru
     return &n->params[l->params[i]];
 }
 /* Where a shard adds up that parameter's gradient. */
-static inline float *nn_shard_grad(const struct nn_net *n, const struct nn_shard *s,
-                                   const struct nn_param *p)
+static inline float *nn_shard_grad(const struct nn_shard *s, const struct nn_param *p)
 {
-    return s->grads + (p->data - n->weights);
+    return s->grads + p->from;
 }
 static inline size_t nn_shard_pick(const struct nn_net *n, size_t i)
 {

@@ -383,7 +383,10 @@ static ty_err run_begin(struct run *r)
     report_init(&r->report, o->quiet, t->epochs, r->steps_per_epoch, batch);
     if (run_is_evaluator(r))
         return TY_OK;
-    return r->ps ? run_ps_join(r) : run_outputs_open(r);
+    if (r->ps)
+        return run_ps_join(r);
+    err = run_outputs_open(r);
+    return err == TY_OK ? train_optimizer_unite(r->optimizer) : err;
 }
 
 /* ---- steps and epochs ---- */
@@ -433,6 +436,9 @@ static ty_err step_run(struct run *r)
     if (err != TY_OK)
         return err;
     train_optimizer_step(r->optimizer, (float)r->state.rate_scale);
+    err = nn_net_state(r->net); /* a checkpoint of half an update would be none */
+    if (err != TY_OK)
+        return err;
     r->state.step++;
     run_batch_count(r, &b, &out);
     if (run_loss_is_finite(&b, &out))

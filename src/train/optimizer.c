@@ -198,6 +198,16 @@ struct train_optimizer *train_optimizer_new(struct nn_net *n, int64_t steps)
     return o;
 }
 
+ty_err train_optimizer_unite(struct train_optimizer *o)
+{
+    ty_err err = nn_net_unite(o->net);
+    for (size_t i = 0; i < o->param_count; i++)
+        for (size_t k = 0; k < TRAIN_SLOTS && err == TY_OK && o->params[i].united; k++)
+            if (o->states[i].slots[k])
+                err = nn_net_unite_array(o->net, o->params[i].count, &o->states[i].slots[k]);
+    return err;
+}
+
 void train_optimizer_free(struct train_optimizer *o)
 {
     if (o == NULL)
@@ -360,10 +370,11 @@ static void range_step(const struct train_optimizer *o, size_t param, size_t fro
     o->kinds[p->wide]->step(k, p->data + from, slots, grad, count, rate);
 }
 
-/* One plain parameter, cut into `parts` for the team; each element has its own step. */
+/* Numbers [from, from + count) of a plain parameter, cut into `parts` for the team; each element
+ * has its own step. */
 struct plain_step {
     const struct train_optimizer *o;
-    size_t param;
+    size_t param, from, count;
     int parts;
     const struct rate *rate;
 };
@@ -372,19 +383,20 @@ static void plain_run(void *arg, int index)
 {
     const struct plain_step *s = arg;
     const struct nn_param *p = &s->o->params[s->param];
-    size_t from = p->count * (size_t)index / (size_t)s->parts;
-    size_t count = p->count * ((size_t)index + 1) / (size_t)s->parts - from;
+    size_t begin = s->count * (size_t)index / (size_t)s->parts, from = s->from + begin;
+    size_t count = s->count * ((size_t)index + 1) / (size_t)s->parts - begin;
     nn_flush_denormals();
     range_step(s->o, s->param, from, count, p->grad + from, s->rate);
 }
 
-/* Small ones are done before another thread would wake up. */
+/* What this rank updates of it. Little is done before another thread would wake up. */
 static void plain_step(const struct train_optimizer *o, size_t param, const struct rate *rate)
 {
     enum { ALONE_FLOATS = 1 << 16 };
     struct tensor_team *team = nn_net_team(o->net);
-    struct plain_step s = {o, param, 1, rate};
-    if (o->params[param].count >= ALONE_FLOATS)
+    struct plain_step s = {.o = o, .param = param, .parts = 1, .rate = rate};
+    s.count = nn_net_slice(o->net, &o->params[param], &s.from);
+    if (s.count >= ALONE_FLOATS)
         s.parts = tensor_team_threads(team);
     if (s.parts == 1)
         plain_run(&s, 0);
@@ -425,6 +437,7 @@ void train_optimizer_step(struct train_optimizer *o, float scale)
         else if (!p->frozen)
             plain_step(o, i, &rates[p->wide]);
     }
+    nn_net_updated(o->net);
 }
 
 /* ---- a step in parts, by a parameter server ---- */

@@ -201,6 +201,8 @@ void feed_stream_init(struct train_feed *f);
 struct train_optimizer;
 /* Steps in all: what schedules without a length of their own decay over. */
 struct train_optimizer *train_optimizer_new(struct nn_net *n, int64_t steps);
+/* All ranks have the same weights and state: the large ones become one for all (nn_net_unite). */
+TY_NODISCARD ty_err train_optimizer_unite(struct train_optimizer *o);
 void train_optimizer_free(struct train_optimizer *o);
 /* Before a batch is computed: bring the rows of tables that it reads up to date. */
 void train_optimizer_ready(struct train_optimizer *o, const struct nn_batch *b);
