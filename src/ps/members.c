@@ -4,11 +4,12 @@
  *   M1  when the least clock of those alive is at most `staleness` behind its own, and
  *   M2  when a step is left: those that have begun and not yet pushed count as done.
  *   M3  An update beyond the last step is not applied: of one who was silent, and came back to it.
- *   M4  The last steps of a run are made one after another, each with values that nothing is
- * missing from: gradients of older ones make the weights jump from step to step, and the run would
- * end somewhere in a jump. Few are enough, so it costs little, however many the workers are. Who is
- * silent leaves both counts; who comes (again) starts at the least clock, so nobody waits for steps
- * that a newcomer never made. */
+ *   M4  The last steps of a run are made one after another, each with the newest values: gradients
+ *       of older ones make the weights jump from step to step, and the run would end somewhere in a
+ *       jump. Few are enough, so it costs little, however many the workers are.
+ *
+ * Who is silent leaves the counts; who comes (again) starts at the least clock, so nobody waits for
+ * steps that a newcomer never made. */
 #include "ps/ps_int.h"
 
 uint64_t ps_members_least(const struct ps_members *m, size_t *ret_who)

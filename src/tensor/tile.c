@@ -1,11 +1,10 @@
-/* tile.c -- the kernel under everything: 12 x 16 sums of products in registers.
+/* tile.c -- the kernel under everything: 12 x 32 sums of products in registers.
  *
- * With AVX-512, the sums are 12 registers of 16, one register holds a row of b, and the element of
- * a that goes with it is broadcast by the multiply-add itself: 12 of those for 13 loads, and no
- * more than two of either can begin in a cycle. With AVX2 the upper six rows and then the lower six
- * are 12 registers of 8, two registers hold a row of b: 12 multiply-adds for 2 loads and 6
- * broadcasts. Fewer rows or columns are the same code with smaller constants; columns that do not
- * fill a register are masked.
+ * With AVX-512, the sums are 24 registers of 16, two registers hold a row of b, one the element of
+ * a that goes with it: 24 multiply-adds for 2 loads and 12 broadcasts. With AVX2 it is done in four
+ * parts of 6 x 16, each 12 registers of 8: 12 multiply-adds for 2 loads and 6 broadcasts. Either is
+ * what the two multiply-add units of a core need to be always busy. Fewer rows or columns are the
+ * same code with smaller constants; columns that do not fill a register are masked.
  *
  * The order of the sums over k is the same in every variant: products are added one by one, so a
  * result depends on neither the tile's size nor its place. */
