@@ -528,16 +528,18 @@ ty_err ps_client_tell(struct ps_client *c, const void *own, void *ret_all, size_
 
 /* ---- coming and going ---- */
 
-ty_err ps_client_join(struct ps_client *c, const struct ps_layout *l, uint64_t run, uint64_t steps,
+ty_err ps_client_join(struct ps_client *c, const struct ps_layout *l, const struct ps_run *run,
                       struct ps_joined *ret_joined)
 {
     c->o.layout = *l;
     c->joining = true;
-    char process[16]; /* one that dies before its first sign of life was seen, too */
-    wire_store_le64(process, c->beat.frame.a);
-    wire_store_le64(process + 8, c->beat.frame.b);
-    const ty_str body = {process, sizeof process};
-    ty_err err = call_all(c, PS_HELLO, run, steps, body, "a welcome");
+    char hello[PS_HELLO_BYTES]; /* the process: one may die before its first sign of life */
+    wire_store_le64(hello, c->beat.frame.a);
+    wire_store_le64(hello + 8, c->beat.frame.b);
+    for (size_t i = 0; i < PS_SETTINGS; i++)
+        wire_store_le64(hello + 16 + 8 * i, run->settings[i]);
+    const ty_str body = {hello, sizeof hello};
+    ty_err err = call_all(c, PS_HELLO, run->id, run->steps, body, "a welcome");
     c->joining = false;
     if (err != TY_OK)
         return err;

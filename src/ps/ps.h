@@ -36,6 +36,14 @@ enum {
     PS_SILENT_MS = 4000, /* then a peer is told to be silent */
     PS_FRAME_BYTES = 1 << 30,
     PS_WORDS = 6, /* numbers that a worker tells of itself */
+    PS_SETTINGS = 4,
+};
+
+/* What workers train. A server has no data and cannot know the number itself, but of some settings
+ * it has its own, too. */
+struct ps_run {
+    uint64_t id, steps;
+    uint64_t settings[PS_SETTINGS];
 };
 
 /* ---- layout ---- */
@@ -89,7 +97,9 @@ struct ps_server_options {
     const char *const *workers; /* their names, by number */
     size_t worker_count;
     uint64_t cluster;
-    const char *dir;   /* where the state is kept */
+    uint64_t settings[PS_SETTINGS];   /* who has others is refused, */
+    const char *const *setting_names; /* by name: "seed" */
+    const char *dir;                  /* where the state is kept */
     const char *trace; /* a file that gets a line for each pull, push and change; NULL */
     int64_t staleness; /* steps; -1: any */
     int64_t give_up_ms;
@@ -128,9 +138,9 @@ struct ps_joined {
     uint64_t step;   /* the shared one */
     uint64_t pushes; /* of this worker, all its incarnations together */
 };
-/* A run of so many steps; all workers must say the same. */
-TY_NODISCARD ty_err ps_client_join(struct ps_client *c, const struct ps_layout *l, uint64_t run,
-                                   uint64_t steps, struct ps_joined *ret_joined);
+/* All workers must say the same of the run. */
+TY_NODISCARD ty_err ps_client_join(struct ps_client *c, const struct ps_layout *l,
+                                   const struct ps_run *run, struct ps_joined *ret_joined);
 /* Rows of one table, or a plain variable's gradient. */
 struct ps_part {
     const uint32_t *ids; /* each once */

@@ -58,7 +58,8 @@ TY_NODISCARD ty_err zmq_open(const struct zmq *z, void *context, int type, const
 /* ---- frame.c ---- */
 
 #define PS_KINDS(X)                                                                                \
-    X(HELLO)   /* a worker comes: a = its run, b = steps; body: the process, as of PING */         \
+    X(HELLO)   /* a worker comes: a = its run, b = steps; body: the process, as of PING, and the   \
+                  settings */                                                                      \
     X(WELCOME) /* a = pushes of this worker, b = shared step */                                    \
     X(PING)    /* a, b = the process */                                                            \
     X(PONG)    /* the same */                                                                      \
@@ -85,7 +86,7 @@ enum ps_kind {
         PS_KIND_COUNT
 };
 enum { PS_OVER = 1, PS_ALL = 2, PS_GATE = 4, PS_IN_TURN = 8 }; /* flags */
-enum { PS_HEADER_BYTES = 72 };
+enum { PS_HEADER_BYTES = 72, PS_HELLO_BYTES = 16 + 8 * PS_SETTINGS };
 struct ps_frame {
     enum ps_kind kind;
     uint32_t worker, flags;

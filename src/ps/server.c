@@ -230,6 +230,12 @@ static void welcome(struct server *s, const struct ps_frame *f)
 {
     struct ps_member *m = &s->members.list[f->worker];
     ty_err err = ps_state_begin(&s->state, f->a, f->b);
+    if (err == TY_FAILED_PRECONDITION && f->worker != 0) { /* the run is as the chief says */
+        answer_text(s, f, PS_REFUSED,
+                    "it has other training data, or another number of steps, than the run that the "
+                    "parameter servers have: all replicas need the same");
+        return;
+    }
     if (err != TY_OK) {
         log_warn("ps.begin", "%s: %s", s->o->name, ty_err_message());
         answer_text(s, f, err == TY_FAILED_PRECONDITION ? PS_REFUSED : PS_FAILED, ty_err_message());
@@ -248,15 +254,34 @@ static void welcome(struct server *s, const struct ps_frame *f)
              f->worker, f->incarnation, m->clock);
 }
 
+/* The first setting that a worker has another of than this server; PS_SETTINGS: none. */
+static size_t setting_differs(const struct server *s, ty_str hello)
+{
+    size_t i = 0;
+    while (i < PS_SETTINGS && wire_load_le64(hello.ptr + 16 + 8 * i) == s->o->settings[i])
+        i++;
+    return i;
+}
+
 /* The chief, member 0, says what the run is: a worker with other flags that came before it would
  * make the chief the odd one. Who is earlier waits. */
 static void hello_take(struct server *s, const struct ps_frame *f)
 {
     char text[200];
     bool begun = s->state.begun;
-    if (f->body.len == 16)
-        s->members.list[f->worker].process =
-            (struct ps_process){wire_load_le64(f->body.ptr), wire_load_le64(f->body.ptr + 8)};
+    if (f->body.len != PS_HELLO_BYTES) {
+        answer_text(s, f, PS_REFUSED, "it is of another version of trainyard");
+        return;
+    }
+    s->members.list[f->worker].process =
+        (struct ps_process){wire_load_le64(f->body.ptr), wire_load_le64(f->body.ptr + 8)};
+    size_t differs = setting_differs(s, f->body);
+    if (differs < PS_SETTINGS) {
+        snprintf(text, sizeof text, "it has another %s than %s: all replicas need the same",
+                 s->o->setting_names[differs], s->o->name);
+        answer_text(s, f, PS_REFUSED, text);
+        return;
+    }
     if (!begun && f->worker != 0) {
         held_keep(s, &s->members.list[f->worker], f);
         ps_trace(s->state.trace_fd, "\"event\":\"early\",\"worker\":%" PRIu32, f->worker);

@@ -6,6 +6,8 @@
 
 enum { SERVERS = 2, GIVE_UP_MS = 5000 };
 
+#define RUN(number, count) (&(struct ps_run){.id = (number), .steps = (count)})
+static const char *const SETTING_NAMES[PS_SETTINGS] = {"first", "second", "third", "fourth"};
 static volatile sig_atomic_t no_signal;
 
 struct place {
@@ -63,6 +65,7 @@ static void server_start(struct place *p, size_t i)
                                                .workers = TOY_NAMES,
                                                .worker_count = TOY_WORKERS,
                                                .cluster = 77,
+                                               .setting_names = SETTING_NAMES,
                                                .dir = ty_format(&p->arena, "%s/%zu", p->dir, i),
                                                .staleness = p->staleness,
                                                .give_up_ms = GIVE_UP_MS,
@@ -124,7 +127,7 @@ static void worker_join(struct place *p, struct worker *w, uint32_t number)
 {
     struct ps_joined joined;
     worker_open(p, w, number, 77);
-    assert_ok(ps_client_join(w->client, &w->toy.layout, 42, TOY_STEPS, &joined));
+    assert_ok(ps_client_join(w->client, &w->toy.layout, RUN(42, TOY_STEPS), &joined));
 }
 
 static void worker_step(struct worker *w, unsigned number, uint64_t *ret_step)
@@ -220,7 +223,7 @@ static void push_and_next_pull_are_one(int64_t staleness)
     bool over;
     place_init(&p, staleness);
     worker_open(&p, &w, 0, 77);
-    assert_ok(ps_client_join(w.client, &w.toy.layout, 42, STEPS, &joined));
+    assert_ok(ps_client_join(w.client, &w.toy.layout, RUN(42, STEPS), &joined));
     toy_step(&s, 1);
     assert_ok(ps_client_pull(w.client, s.parts, &over));
     for (unsigned i = 1; i <= STEPS; i++) {
@@ -271,8 +274,8 @@ static void pull_behind_a_push_waits_at_the_gate(void **state)
     place_init(&p, -1);
     worker_open(&p, &one, 0, 77);
     worker_open(&p, &other, 1, 77);
-    assert_ok(ps_client_join(one.client, &one.toy.layout, 42, 2, &joined));
-    assert_ok(ps_client_join(other.client, &other.toy.layout, 42, 2, &joined));
+    assert_ok(ps_client_join(one.client, &one.toy.layout, RUN(42, 2), &joined));
+    assert_ok(ps_client_join(other.client, &other.toy.layout, RUN(42, 2), &joined));
     toy_step(&s, 1);
     assert_ok(ps_client_pull(one.client, s.parts, &over));
     assert_ok(ps_client_pull(other.client, s.parts, &over));
@@ -347,8 +350,8 @@ static void last_steps_are_made_one_after_another(void **state)
     place_init(&p, -1);
     worker_open(&p, &one, 0, 77);
     worker_open(&p, &other, 1, 77);
-    assert_ok(ps_client_join(one.client, &one.toy.layout, 42, STEPS, &joined));
-    assert_ok(ps_client_join(other.client, &other.toy.layout, 42, STEPS, &joined));
+    assert_ok(ps_client_join(one.client, &one.toy.layout, RUN(42, STEPS), &joined));
+    assert_ok(ps_client_join(other.client, &other.toy.layout, RUN(42, STEPS), &joined));
     for (unsigned i = 1; i < STEPS - LAST; i++)
         worker_step(&one, i, &step);
     worker_step(&other, STEPS - LAST, &step);
@@ -402,14 +405,20 @@ static void replicas_that_disagree_are_refused(void **state)
     place_init(&p, -1);
     worker_open(&p, &other, 2, 78);
     assert_err(TY_FAILED_PRECONDITION,
-               ps_client_join(other.client, &other.toy.layout, 42, TOY_STEPS, &joined));
+               ps_client_join(other.client, &other.toy.layout, RUN(42, TOY_STEPS), &joined));
     assert_message("refuses worker 1: its TF_CONFIG has another cluster");
     ps_client_free(other.client);
     worker_join(&p, &w, 0);
     worker_open(&p, &other, 2, 77);
     assert_err(TY_FAILED_PRECONDITION,
-               ps_client_join(other.client, &other.toy.layout, 43, TOY_STEPS, &joined));
-    assert_message("another model, parameters, data, steps or seed");
+               ps_client_join(other.client, &other.toy.layout, RUN(43, TOY_STEPS), &joined));
+    assert_message("it has other training data, or another number of steps");
+    ps_client_free(other.client);
+    worker_open(&p, &other, 2, 77);
+    const struct ps_run seeded = {.id = 42, .steps = TOY_STEPS, .settings = {0, 0, 7, 0}};
+    assert_err(TY_FAILED_PRECONDITION,
+               ps_client_join(other.client, &other.toy.layout, &seeded, &joined));
+    assert_message("refuses worker 1: it has another third than ps 0");
     ps_client_free(other.client);
     /* another process in the place of the chief: the first one is told and goes */
     uint64_t step;
@@ -437,7 +446,8 @@ static void *early_thread(void *arg)
 {
     struct early *e = arg;
     struct ps_joined joined;
-    e->err = ps_client_join(e->worker.client, &e->worker.toy.layout, e->run, TOY_STEPS, &joined);
+    e->err =
+        ps_client_join(e->worker.client, &e->worker.toy.layout, RUN(e->run, TOY_STEPS), &joined);
     snprintf(e->message, sizeof e->message, "%s", e->err == TY_OK ? "" : ty_err_message());
     return NULL;
 }
@@ -480,7 +490,7 @@ static void update_beyond_the_last_step_is_not_applied(void **state)
     bool over;
     place_init(&p, -1);
     worker_open(&p, &w, 0, 77);
-    assert_ok(ps_client_join(w.client, &w.toy.layout, 42, 3, &joined));
+    assert_ok(ps_client_join(w.client, &w.toy.layout, RUN(42, 3), &joined));
     for (unsigned i = 1; i <= 3; i++)
         worker_step(&w, i, &step);
     toy_step(&s, 4);
@@ -578,7 +588,7 @@ static void nobody_there_is_told_by_name(void **state)
                                   .stopped = &no_signal};
     toy_init(&t, 1);
     assert_ok(ps_client_new(&o, &c));
-    assert_err(TY_UNAVAILABLE, ps_client_join(c, &t.layout, 42, TOY_STEPS, &joined));
+    assert_err(TY_UNAVAILABLE, ps_client_join(c, &t.layout, RUN(42, TOY_STEPS), &joined));
     assert_message("worker 7 at step 0 has waited ");
     assert_message("s for a welcome of ps 0 (127.0.0.1:");
     assert_message("given up");

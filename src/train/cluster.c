@@ -297,11 +297,11 @@ ty_err train_strategy_choose(const struct train_cluster *c, const char *name,
                        "--strategy %s is of one process, and TF_CONFIG's cluster has %zu that "
                        "train: multi_worker has them train together",
                        STRATEGIES[s], c->trainers);
-    if (s != TRAIN_PARAMETER_SERVER && c->role == TRAIN_PS && !c->alone)
+    if (s != TRAIN_PARAMETER_SERVER && has_ps)
         return ty_fail(TY_INVALID_ARGUMENT,
-                       "--strategy %s has no use for %s: leave the ps tasks out of TF_CONFIG's "
+                       "--strategy %s has no use for ps tasks: leave them out of TF_CONFIG's "
                        "cluster",
-                       STRATEGIES[s], c->name);
+                       STRATEGIES[s]);
     *ret_strategy = s;
     return TY_OK;
 }

@@ -70,8 +70,8 @@ static ty_err role_choose(struct run *r, const struct train_options *o,
                        : o->ps_wait_s ? "--ps_wait"
                                       : NULL;
     if (err == TY_OK && flag && *ret_strategy != TRAIN_PARAMETER_SERVER)
-        err = ty_fail(TY_INVALID_ARGUMENT,
-                      "%s is for --strategy parameter_server, and TF_CONFIG has no ps tasks", flag);
+        err = ty_fail(TY_INVALID_ARGUMENT, "%s is for --strategy parameter_server, and this is %s",
+                      flag, train_strategy_name(*ret_strategy));
     if (err == TY_OK && run_is_evaluator(r) && o->output_dir == NULL)
         err = ty_fail(TY_INVALID_ARGUMENT, "%s needs --output_dir: where the checkpoints are",
                       r->cluster.name);
@@ -650,7 +650,10 @@ static ty_err run_all(struct run *r, struct train_result *result)
     result->steps = r->state.step;
     result->loss = metric_value(&r->metrics.list[0]);
     result->val_loss = metric_value(&r->valid_metrics.list[0]);
-    result->examples_per_second = run_is_chief(r) ? (double)r->examples / seconds : 0;
+    double examples =
+        r->ps ? (double)(r->state.step - r->joined_step) * (double)r->model->training.batch_size
+              : (double)r->examples; /* of all, not only of the chief */
+    result->examples_per_second = run_is_chief(r) ? examples / seconds : 0;
     if (r->options->plot && !r->options->quiet && run_is_chief(r))
         report_plot(&r->report);
     if (output_of(r))

@@ -26,7 +26,7 @@ ty_err run_ps_serve(struct run *r)
     if (o->init_from)
         err = train_weights_load(o->init_from, r->net, &count);
     if (err == TY_OK)
-        err = train_ps_serve(o, &r->cluster, r->net, r->optimizer, &run_stopped);
+        err = train_ps_serve(o, &r->cluster, r->net, r->optimizer, run_seed(r), &run_stopped);
     return err;
 }
 
@@ -35,8 +35,10 @@ ty_err run_ps_serve(struct run *r)
 ty_err run_ps_join(struct run *r)
 {
     struct ps_joined joined;
-    ty_err err = train_ps_join(r->ps, r->net, r->optimizer, train_identity_sum(&r->checkpoints.run),
-                               (uint64_t)(r->steps_per_epoch * r->model->training.epochs),
+    struct ps_run run = {.id = train_identity_sum(&r->checkpoints.run),
+                         .steps = (uint64_t)(r->steps_per_epoch * r->model->training.epochs)};
+    train_ps_settings(r->options, &r->checkpoints.run, run.settings);
+    ty_err err = train_ps_join(r->ps, r->net, r->optimizer, &run,
                                (size_t)r->model->training.batch_size, &joined);
     if (err != TY_OK)
         return err;

@@ -84,9 +84,11 @@ static const char *const *workers_name(struct ty_arena *a, const struct train_cl
 }
 
 ty_err train_ps_serve(const struct train_options *o, const struct train_cluster *c,
-                      struct nn_net *n, struct train_optimizer *optimizer,
+                      struct nn_net *n, struct train_optimizer *optimizer, uint64_t seed,
                       const volatile sig_atomic_t *stopped)
 {
+    static const char *const names[PS_SETTINGS] = {"model file", "set of parameters", "seed",
+                                                   "--staleness"};
     struct ty_arena a = {0};
     struct serving s = {o, NULL, n, optimizer};
     struct ps_traffic traffic = {0};
@@ -108,6 +110,7 @@ ty_err train_ps_serve(const struct train_options *o, const struct train_cluster 
         .workers = workers_name(&a, c),
         .worker_count = c->trainers,
         .cluster = c->id,
+        .setting_names = names,
         .dir = o->ps_dir ? ty_format(&a, "%s/%zu", o->ps_dir, c->index)
                          : ty_format(&a, "%s/ps/%zu", o->output_dir, c->index),
         .trace = o->ps_trace ? ty_format(&a, "%s.ps-%zu", o->ps_trace, c->index) : NULL,
@@ -115,6 +118,8 @@ ty_err train_ps_serve(const struct train_options *o, const struct train_cluster 
         .give_up_ms = train_ps_wait_ms(o),
         .log_bytes = LOG_BYTES,
         .stopped = stopped};
+    const struct train_identity id = train_identity(nn_net_model(n), 0, seed);
+    train_ps_settings(o, &id, options.settings);
     const struct ps_variable *variables = train_ps_variables(&a, n, optimizer, &count);
     ps_layout_init(&options.layout, variables, count, c->counts[TRAIN_PS]);
     if (!o->quiet) {

@@ -88,8 +88,17 @@ int64_t train_ps_wait_ms(const struct train_options *o)
     return 1000 * (o->ps_wait_s > 0 ? o->ps_wait_s : DEFAULT_SECONDS);
 }
 
-ty_err train_ps_join(struct train_ps *p, struct nn_net *n, struct train_optimizer *o, uint64_t run,
-                     uint64_t steps, size_t batch, struct ps_joined *ret_joined)
+void train_ps_settings(const struct train_options *o, const struct train_identity *id,
+                       uint64_t *ret_settings)
+{
+    ret_settings[0] = id->parts[IDENTITY_MODEL];
+    ret_settings[1] = id->parts[IDENTITY_PARAMETERS];
+    ret_settings[2] = id->parts[IDENTITY_SEED];
+    ret_settings[3] = o->bounded ? (uint64_t)o->staleness : UINT64_MAX;
+}
+
+ty_err train_ps_join(struct train_ps *p, struct nn_net *n, struct train_optimizer *o,
+                     const struct ps_run *run, size_t batch, struct ps_joined *ret_joined)
 {
     p->count = nn_net_params(n, &p->params);
     p->variables = train_ps_variables(&p->arena, n, o, &p->count);
@@ -108,7 +117,7 @@ ty_err train_ps_join(struct train_ps *p, struct nn_net *n, struct train_optimize
             p->before[i] = ty_new_array(&p->arena, float, param->count);
         }
     }
-    return ps_client_join(p->client, &p->layout, run, steps, ret_joined);
+    return ps_client_join(p->client, &p->layout, run, ret_joined);
 }
 
 /* The rows of a table that the batch reads. */

@@ -403,8 +403,11 @@ TY_NODISCARD ty_err train_ps_open(const struct train_options *o, const struct tr
 void train_ps_close(struct train_ps *p);
 /* How long a peer that is silent is waited for. */
 int64_t train_ps_wait_ms(const struct train_options *o);
+/* What chief, workers and ps tasks know without the data, and must have alike (PS_SETTINGS). */
+void train_ps_settings(const struct train_options *o, const struct train_identity *id,
+                       uint64_t *ret_settings);
 TY_NODISCARD ty_err train_ps_join(struct train_ps *p, struct nn_net *n, struct train_optimizer *o,
-                                  uint64_t run, uint64_t steps, size_t batch,
+                                  const struct ps_run *run, size_t batch,
                                   struct ps_joined *ret_joined);
 /* Before a batch is computed, what it reads, then train_ps_begin; after it, its gradients, and in
  * the same message what the next batch reads if there is one. Steps are the shared one. */
@@ -429,7 +432,7 @@ struct ps_variable *train_ps_variables(struct ty_arena *a, struct nn_net *n,
 /* A ps task, until the chief says that all is over. */
 TY_NODISCARD ty_err train_ps_serve(const struct train_options *o, const struct train_cluster *c,
                                    struct nn_net *n, struct train_optimizer *optimizer,
-                                   const volatile sig_atomic_t *stopped);
+                                   uint64_t seed, const volatile sig_atomic_t *stopped);
 
 /* ---- report.c ---- */
 

@@ -257,7 +257,7 @@ def test_a_strategy_of_one_process_is_not_for_many(strategy, data, tmp_path):
 def test_flags_of_parameter_servers_are_theirs(data, tmp_path):
     for flag in (["--staleness=2"], ["--ps_listen=127.0.0.1:1"], ["--ps_trace=t"], ["--ps_wait=3"]):
         done = subprocess.run([BINARY, "train", *flags("taxifare", data), *flag], capture_output=True, text=True, timeout=60)
-        assert done.returncode == 1 and f"{flag[0].partition('=')[0]} is for --strategy parameter_server" in done.stderr, done.stderr
+        assert done.returncode == 1 and f"{flag[0].partition('=')[0]} is for --strategy parameter_server, and this is one_device" in done.stderr, done.stderr
 
 
 def test_clusters_that_disagree(data, tmp_path):

@@ -360,8 +360,19 @@ def test_replicas_that_disagree_are_told(rides, tmp_path):
         job.start("worker", 0, ["--seed", 77])
         assert job.wait("worker", 0) == 1
         job.send(signal.SIGCONT, "chief")
-        assert "a run with another model, parameters, data, steps or seed" in job.log("worker")
+        assert "refuses worker 0: it has another seed than ps 0: all replicas need the same" in job.log("worker")
         assert job.wait("chief", 0) == 0
+
+
+@pytest.mark.parametrize("flags, what", [(["--lr", "0.5"], "set of parameters"), (["--staleness", 3], "--staleness")])
+def test_a_ps_with_other_flags_is_told(rides, tmp_path, flags, what):
+    """It runs the optimizer: with a rate of its own it would train another model than the chief's."""
+    with Replicas(tmp_path, taxifare(rides), workers=0, ps=2) as job:
+        job.start("ps", 0)
+        job.start("ps", 1, flags)
+        job.start("chief", 0)
+        assert job.wait("chief", 0) == 1
+        assert re.search(rf"ps 1 \(\S+\) refuses chief: it has another {what} than ps 1: all replicas need the same", job.log("chief")), job.logs()
 
 
 def test_servers_that_never_come_are_given_up(rides, tmp_path):
