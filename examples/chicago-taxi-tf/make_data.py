@@ -35,4 +35,6 @@ def main(folder, train=10_000, evaluate=2_000):
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] and sys.argv[1].startswith("-"):
+        sys.exit(__doc__)
     main(*sys.argv[1:])

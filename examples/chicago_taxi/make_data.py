@@ -31,4 +31,6 @@ def main(folder, train=8000, evaluation=2000):
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] and sys.argv[1].startswith("-"):
+        sys.exit(__doc__)
     main(sys.argv[1] if len(sys.argv) > 1 else "data")

@@ -38,6 +38,8 @@ def flower(rng, petals, colour, heart):
     return rows
 
 
+if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+    sys.exit(__doc__)
 for kind, look in KINDS.items():
     folder = pathlib.Path(sys.argv[1], kind)
     folder.mkdir(parents=True, exist_ok=True)

@@ -29,4 +29,6 @@ def main(folder, train=20_000, valid=2_000):
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] and sys.argv[1].startswith("-"):
+        sys.exit(__doc__)
     main(sys.argv[1] if len(sys.argv) > 1 else "data")
