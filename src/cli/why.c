@@ -143,6 +143,10 @@ void cli_why_text(struct ty_arena *a, struct ty_buf *b, const json_t *why)
                     "Attempt %" PRId64 "; the whole job was tried again %" PRId64
                     " time%s, replicas were restarted in place %" PRId64 " time%s.\n",
                     attempt, retries, plural(retries), restarts, plural(restarts));
+    ty_str restarted = wire_json_get_str(why, "restarted");
+    if (restarted.len > 0)
+        ty_buf_addf(b, "The last restart: " TY_STR_FMT "\n",
+                    TY_STR_ARG(cli_text_shown(a, restarted, true)));
     add_attempts(a, b, why);
     ty_str slow = wire_json_get_str(why, "slow");
     if (slow.len > 0)

@@ -166,6 +166,7 @@ struct exec_look {
     int64_t preparing_ns;                 /* when the preparation began; 0: there is none */
     int64_t ran_ms;                       /* by CLOCK_BOOTTIME, at the end */
     int restarts;                         /* replicas restarted in place */
+    ty_str restarted;                     /* how the last of those had ended */
     ty_str stopping;                      /* the outcome, once replicas are stopped for it */
     ty_str outcome;                       /* at the end: succeeded, failed, cancelled, timeout */
     bool retry; /* failed, but the rules say the whole job may be tried again */

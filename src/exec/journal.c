@@ -207,6 +207,7 @@ static void apply(struct ty_arena *a, const struct record *r, struct exec_look *
         look->stopping = record_get(a, r, "outcome");
     } else if (ty_str_is(r->kind, "restart")) {
         look->restarts++;
+        look->restarted = record_get(a, r, "why");
     } else if (ty_str_is(r->kind, "provisioned")) {
         look->provisioned.limit_bytes = record_get_int(a, r, "limit");
         look->provisioned.limit_enforced = record_get_int(a, r, "enforced") == 1;

@@ -179,6 +179,7 @@ static void restart_in_place(void **state)
     struct exec_look look = yard_wait(&y);
     assert_outcome(look, "succeeded", 0, false);
     assert_int_equal(look.restarts, 1);
+    assert_non_null(memmem(look.restarted.ptr, look.restarted.len, "was ended by signal", 19));
     assert_int_equal(log_count(&y, " - s The replica workerpool0-0 was ended by signal 9"), 1);
     assert_int_equal(log_count(&y, "again"), 1);
     assert_int_equal(log_count(&y, " o up\n"), 1); /* the other one stayed */

@@ -160,6 +160,7 @@ struct sched_why {
     const char *asked;  /* for which machines */
     const char *note;   /* what it has instead, as its log says; NULL: nothing was cut */
     int restarts;       /* replicas restarted in place, in all its attempts */
+    const char *restarted; /* how the last of them had ended; NULL: there is none */
     const char *before; /* of a job that goes on: why its last attempt ended that has, with what it
                            printed last; NULL: none has */
     const char *slow;   /* which replica holds the others up, as its chief says; NULL: none */

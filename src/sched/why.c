@@ -398,16 +398,18 @@ static bool attempt_ended_the_job(const struct job *job, const struct attempt *t
 }
 
 /* Rows do not count them, journals do; one that is gone or damaged counts for nothing here. */
-static int restarts_count(struct ty_arena *a, const char *data_dir, const struct progress *p)
+static void explain_restarts(struct ty_arena *a, const char *data_dir, const struct progress *p,
+                             struct sched_why *why)
 {
-    int count = 0;
     for (size_t i = 0; i < p->count; i++) {
         struct exec_look look;
         const struct attempt *t = &p->attempts[i];
-        if (exec_attempt_look(a, data_dir, t->job_id, t->number, &look) == TY_OK)
-            count += look.restarts;
+        if (exec_attempt_look(a, data_dir, t->job_id, t->number, &look) != TY_OK)
+            continue;
+        why->restarts += look.restarts;
+        if (look.restarted.len > 0)
+            why->restarted = ty_cstr(a, look.restarted);
     }
-    return count;
 }
 
 static void explain_attempts(struct ty_arena *a, const struct progress *p, struct sched_why *why)
@@ -455,7 +457,7 @@ ty_err sched_why(const struct sched_why_setup *setup, struct ty_arena *a, ty_str
         return err;
     explain_machine(setup, a, &p, &why);
     explain_attempts(a, &p, &why);
-    why.restarts = restarts_count(a, setup->data_dir, &p);
+    explain_restarts(a, setup->data_dir, &p, &why);
     why.since_ns = p.since_ns;
     if (job_state_is_final(why.job.state)) {
         why.since_ns = why.job.end_ns;

@@ -100,6 +100,8 @@ static ty_err job_why(struct http_request *req, struct http_response *res, void 
         add_text(b, "before", ty_str_of(why.before));
     if (why.earlier_count > 0)
         add_earlier(b, &why);
+    if (why.restarted)
+        add_text(b, "restarted", ty_str_of(why.restarted));
     if (why.slow)
         add_text(b, "slow", ty_str_of(why.slow));
     if (why.waits)

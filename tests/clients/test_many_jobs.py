@@ -198,6 +198,7 @@ def test_a_lost_replica_of_an_asynchronous_job_is_replaced(victim, shared_yard, 
     assert not any("ttempt 2" in line for line in said), said
     chief = shared_yard.lines(name, "workerpool0-0")
     assert any("Epoch 20/20" in line for line in chief) and sum("rows to train" in line for line in chief) == 1, chief
+    assert f"The last restart: The replica workerpool{pool}-{index} was ended by signal 9 (SIGKILL)." in why(shared_yard, name)
     if victim == "worker 1":
         assert any(line.startswith("worker 1: joins at step") for line in shared_yard.lines(name, "workerpool1-1"))
     assert weights(tmp_path / "out")
