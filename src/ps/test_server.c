@@ -418,7 +418,7 @@ static void replicas_that_disagree_are_refused(void **state)
     const struct ps_run seeded = {.id = 42, .steps = TOY_STEPS, .settings = {0, 0, 7, 0}};
     assert_err(TY_FAILED_PRECONDITION,
                ps_client_join(other.client, &other.toy.layout, &seeded, &joined));
-    assert_message("refuses worker 1: it has another third than ps 0");
+    assert_message("refuses worker 1: it has another third than ps"); /* whichever answers first */
     ps_client_free(other.client);
     /* another process in the place of the chief: the first one is told and goes */
     uint64_t step;
