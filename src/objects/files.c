@@ -80,9 +80,8 @@ int file_open(int root, const char *path, int flags, mode_t mode, int *ret_fd)
         fd = syscall(SYS_openat2, root, path, &how, sizeof how);
     while (fd < 0 &&
            (errno == EINTR || errno == EAGAIN)); /* EAGAIN: a rename raced the ".." check */
-    if (fd <
-        0) /* EXDEV: while it was walked to it was moved away, to staging/ or out of a folder */
-        return errno == EXDEV ? ENOENT : errno;
+    if (fd < 0)
+        return errno == EXDEV ? ENOENT : errno; /* EXDEV: it was moved away while walked to */
     *ret_fd = (int)fd;
     return 0;
 }

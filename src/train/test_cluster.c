@@ -118,6 +118,9 @@ static void strategy_follows_the_cluster(void **state)
     assert_int_equal(s, TRAIN_PARAMETER_SERVER);
     assert_err(TY_INVALID_ARGUMENT, train_strategy_choose(&c, "multi_worker", &s));
     assert_message("no use for ps tasks");
+    assert_ok(parse(CLUSTER("{\"type\":\"chief\",\"index\":0}"), &c)); /* who trains is told, too */
+    assert_err(TY_INVALID_ARGUMENT, train_strategy_choose(&c, "multi_worker", &s));
+    assert_message("no use for ps tasks");
     assert_err(TY_INVALID_ARGUMENT, train_strategy_choose(&c, "many", &s));
     assert_message("there are one_device, mirrored, multi_worker, parameter_server");
     assert_ok(parse("{\"cluster\":{\"worker\":[\"h:1\",\"h:2\"]},"
